@@ -1,0 +1,70 @@
+"""Records that cross a process boundary. Torch-free, frozen, closed to unknown keys."""
+
+from tradewind.types.beat import Beat, Event
+from tradewind.types.errors import Conflict, RefusedWeights, Stalled, TradewindError, UserError
+from tradewind.types.generate import GenerateChunk, GenerateRequest, Priority
+from tradewind.types.group import ClosedGroup, GradedRollout, Group, GroupState, Purpose
+from tradewind.types.ids import (
+    GroupId,
+    RolloutId,
+    TurnId,
+    group_id,
+    group_of,
+    rollout_id,
+    rollout_of,
+    turn_id,
+)
+from tradewind.types.lease import Lease
+from tradewind.types.outcome import Outcome, OutcomeStatus
+from tradewind.types.record import Json, Record
+from tradewind.types.sample import Sample
+from tradewind.types.score import Score
+from tradewind.types.step import Step
+from tradewind.types.task import Split, Task
+from tradewind.types.turn import Completion, FinishReason, Turn, TurnState, VersionSpan
+from tradewind.types.weights import Attestation, PoolReport, PoolState, WeightVersion
+
+__all__ = [
+    "Attestation",
+    "Beat",
+    "ClosedGroup",
+    "Completion",
+    "Conflict",
+    "Event",
+    "FinishReason",
+    "GenerateChunk",
+    "GenerateRequest",
+    "GradedRollout",
+    "Group",
+    "GroupId",
+    "GroupState",
+    "Json",
+    "Lease",
+    "Outcome",
+    "OutcomeStatus",
+    "PoolReport",
+    "PoolState",
+    "Priority",
+    "Purpose",
+    "Record",
+    "RefusedWeights",
+    "RolloutId",
+    "Sample",
+    "Score",
+    "Split",
+    "Stalled",
+    "Step",
+    "Task",
+    "TradewindError",
+    "Turn",
+    "TurnId",
+    "TurnState",
+    "UserError",
+    "VersionSpan",
+    "WeightVersion",
+    "group_id",
+    "group_of",
+    "rollout_id",
+    "rollout_of",
+    "turn_id",
+]

@@ -1,0 +1,38 @@
+"""An outcome: what the worker reports when a rollout ends."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from tradewind.types.record import Json, Record
+
+
+class OutcomeStatus(StrEnum):
+    """What the policy can cause is graded; only what it cannot cause may be null (promise R4)."""
+
+    COMPLETED = "completed"
+    AGENT_LIMIT = "agent_limit"
+    """Turns, tokens or time ran out by the agent's own doing: graded as it stands."""
+    AGENT_ERROR = "agent_error"
+    """The agent's code failed on what the policy said: graded."""
+    ENV_ERROR = "env_error"
+    """The product or the worker failed: null, with its cause."""
+    INFRA_ERROR = "infra_error"
+    """The platform failed (lost lease, gateway gone): null, with its cause."""
+
+    @property
+    def gradable(self) -> bool:
+        """Whether a verifier looks at it; otherwise the score is null."""
+        return self not in (OutcomeStatus.ENV_ERROR, OutcomeStatus.INFRA_ERROR)
+
+
+class Outcome(Record):
+    """Example: `Outcome(status="completed", artefacts={"sql": "SELECT 1", "rows": [[1]]})`."""
+
+    status: OutcomeStatus
+    artefacts: Json = Field(default_factory=dict)
+    """What the verifier needs. Data only: no verdict of the worker is believed."""
+    detail: str | None = None
+    """For people; for ENV_ERROR and INFRA_ERROR the cause."""

@@ -1,0 +1,86 @@
+"""A turn: one call of the agent to the model, in the engine's own token ids."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tradewind.types.ids import RolloutId, TurnId
+from tradewind.types.record import Json, Record
+
+
+class FinishReason(StrEnum):
+    """Why the engine stopped."""
+
+    STOP = "stop"
+    """A stop id was sampled; it is the last of the output ids."""
+    LENGTH = "length"
+    """`max_tokens` or the context window was reached."""
+    CANCELLED = "cancelled"
+    """The caller went away or the deadline passed."""
+
+
+class VersionSpan(Record):
+    """`count` consecutive output tokens that were decoded by weight `version`."""
+
+    version: int
+    count: int
+
+
+class Completion(Record):
+    """What a pool returns for one prompt.
+
+    Example: five tokens, weights swapped after the third::
+
+        Completion(output_ids=(5, 9, 2, 7, 2), logprobs=(-.1, -.2, -.1, -1.3, -.01),
+                   spans=(VersionSpan(version=4, count=3), VersionSpan(version=5, count=2)),
+                   finish_reason="stop", pool="paris")
+    """
+
+    output_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Natural log of the probability with which each id was sampled, after temperature."""
+    spans: tuple[VersionSpan, ...]
+    finish_reason: FinishReason
+    pool: str
+
+
+class TurnState(StrEnum):
+    """Promise R3: INTENT is durable before the pool is called."""
+
+    INTENT = "intent"
+    DONE = "done"
+    LOST = "lost"
+    """Dispatched and never answered: the rest of its chain cannot be trained."""
+
+
+class Turn(Record):
+    """One captured call.
+
+    `prompt_ids` of a turn whose parent is not None start with the parent's
+    `prompt_ids + output_ids`, id for id (promise R2).
+    """
+
+    turn_id: TurnId
+    rollout_id: RolloutId
+    index: int
+    parent: TurnId | None
+    """The turn that this one extends by an exact id prefix; None at a root or after a fork."""
+    state: TurnState
+    prompt_ids: tuple[int, ...]
+    completion: Completion | None
+    """None unless DONE."""
+    temperature: float
+    messages: tuple[Json, ...]
+    """The request's messages as the agent sent them."""
+    text: str | None = None
+    """The content that was delivered to the agent; None unless DONE."""
+    started_at: float
+    """Unix seconds, at the intent."""
+    finished_at: float | None = None
+    delivered: bool = False
+    """Whether the whole answer reached the agent."""
+
+    def oldest_version(self) -> int:
+        """The oldest weight version among the sampled tokens; raises if the turn is not DONE."""
+        assert self.completion is not None, f"{self.turn_id} is {self.state}, it has no tokens"
+        return min(span.version for span in self.completion.spans)
