@@ -1,0 +1,1 @@
+"""Groups, leases, staleness, refill."""

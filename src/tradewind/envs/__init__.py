@@ -1,0 +1,1 @@
+"""What a customer writes against: taskset files and the rollout function."""

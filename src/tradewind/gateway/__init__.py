@@ -1,0 +1,1 @@
+"""OpenAI endpoint, capture of token ids, routing to pools."""

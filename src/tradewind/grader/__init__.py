@@ -1,0 +1,1 @@
+"""Claims finished rollouts, runs verifiers, writes scores."""

@@ -1,0 +1,1 @@
+"""Hosts an engine, follows the weight stream, proves and swaps."""

@@ -1,0 +1,1 @@
+"""Messages to token ids and back; the only place that knows a chat template."""

@@ -1,0 +1,1 @@
+"""Verifiers and the killable process that runs them."""

@@ -1,0 +1,1 @@
+"""Recipe, launcher, live view, report, command line."""

@@ -1,0 +1,1 @@
+"""Lossless weight versions: digests, deltas, manifests, the bucket, publish and follow."""

@@ -1,0 +1,1 @@
+"""The customer's side: lease a rollout, run the agent, report the outcome."""

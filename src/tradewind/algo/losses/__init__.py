@@ -1,0 +1,1 @@
+"""One pure tensor function per file."""
