@@ -1,0 +1,82 @@
+"""The contract between the pool process and whatever decodes tokens. Torch-free.
+
+    pool server ── submit, cancel ──►┌────────┐
+    receiver    ── swap ────────────►│ Engine │── on_chunk (engine thread) ──► server
+    reporter    ── load ────────────►└────────┘
+
+An engine runs in a thread (or process) of its own between `start` and `stop`. Every request that
+was submitted gets exactly one last chunk: one with a `finish_reason` or one with an `error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from tradewind.types import GenerateChunk, GenerateRequest, Record
+
+OnChunk = Callable[[GenerateChunk], None]
+"""Runs in the engine thread: it must return at once and must not call back into the engine."""
+
+Bits = Mapping[str, np.ndarray]
+"""Tensors in checkpoint names and shapes; bf16 as `uint16` bits, fp16 and fp32 as themselves."""
+
+
+class EngineLoad(Record):
+    """What an engine is doing now.
+
+    Example: `EngineLoad(running=8, waiting=2, max_batch=64, tokens_per_s=310.5, dtype="float32",
+    version=3)`.
+    """
+
+    running: int
+    """Requests that hold KV memory."""
+    waiting: int
+    """Requests that were submitted and not admitted yet."""
+    max_batch: int
+    """The most requests that can run at once."""
+    tokens_per_s: float
+    """Sampled tokens, over the last ten seconds."""
+    dtype: str
+    """Of the arithmetic, for example `bfloat16`; the served weights are those of `tensors()`."""
+    version: int
+    """Weight version by which the next token will be decoded."""
+    error: str | None = None
+    """Why the engine is dead; None while it lives. A dead engine never comes back."""
+
+
+class Engine(Protocol):
+    """Decodes token ids. All methods are thread-safe."""
+
+    def start(self) -> None:
+        """Starts the engine thread; returns when requests can be submitted."""
+
+    def submit(self, request: GenerateRequest, on_chunk: OnChunk) -> None:
+        """Queues a request. Never raises for a request that cannot be served (too long, id outside
+        the vocabulary, engine dead or stopped): that is told by an error chunk.
+        """
+
+    def cancel(self, request_id: str) -> None:
+        """Ends a request with a `cancelled` chunk before the next step. Unknown ids are ignored."""
+
+    def swap(self, changed: Bits, version: int) -> float:
+        """Overwrites tensors between two decode steps; running requests go on with their old KV.
+
+        Blocks until `version` is active. Returns the seconds for which decoding stood still.
+        Raises `UserError` (nothing applied) for an unknown name, another shape or another dtype,
+        and `Stalled` if the engine is dead or does not answer.
+        """
+
+    def tensors(self) -> Bits:
+        """Copies of the tensors that are being served, under checkpoint names: the pool's proof.
+
+        Blocks until a moment between two decode steps; decoding goes on after the copy.
+        """
+
+    def load(self) -> EngineLoad:
+        """A snapshot; never blocks and never raises. A dead engine says so in `error`."""
+
+    def stop(self) -> None:
+        """Ends all requests with a `cancelled` chunk and joins the thread. Idempotent."""
