@@ -1,0 +1,198 @@
+"""Starts the processes of one arm, restarts what crashes, ends all of them.
+
+    consumes     ProcessSpec, exit codes
+    produces     <workspace>/logs/<process>.log, <workspace>/pids/<process>.json
+    waits for    nothing: `poll` looks and returns
+    unblocked by the launcher's loop, which calls `poll` a few times a second
+
+A process that exits with code 2 was given something that cannot work: the run stops with that
+process's own last sentence. Any other exit is a crash: it is started again after a backoff that
+doubles, and after `max_quick_crashes` in a row, none of which lived `healthy_s`, the run stops.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tradewind.run.process import PidRecord, ProcessSpec, last_sentence, signal_group, start_mark
+from tradewind.types import TradewindError, UserError
+
+USER_ERROR_CODE = 2
+
+
+class ProcessFailed(TradewindError):
+    """A process crashes again and again, or said that its input cannot work."""
+
+
+@dataclass
+class Child:
+    """A spec and what has become of it."""
+
+    spec: ProcessSpec
+    log: Path
+    popen: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    """Monotonic seconds."""
+    restarts: int = 0
+    quick_crashes: int = 0
+    due_at: float | None = None
+    """When to start it again, in monotonic seconds; None while it runs or after it is done."""
+    exit_codes: list[int] = field(default_factory=list)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists."""
+        return self.popen is not None and self.popen.poll() is None
+
+    @property
+    def done(self) -> bool:
+        """Whether a process that may end by itself has ended well."""
+        return not self.spec.lasting and bool(self.exit_codes) and self.exit_codes[-1] == 0
+
+
+class Supervisor:
+    """Owns the children of one arm; use as a context manager so that none outlives it."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        *,
+        max_quick_crashes: int = 5,
+        healthy_s: float = 20.0,
+        backoff_s: float = 0.5,
+        on_event: Callable[[str, str], None] = lambda process, text: None,
+    ) -> None:
+        self._logs, self._pids = workspace / "logs", workspace / "pids"
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._pids.mkdir(parents=True, exist_ok=True)
+        self._max_quick_crashes, self._healthy_s = max_quick_crashes, healthy_s
+        self._backoff_s, self._on_event = backoff_s, on_event
+        self.children: dict[str, Child] = {}
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, spec: ProcessSpec) -> None:
+        """Start a process, or start it anew with another spec under the same name."""
+        previous = self.children.get(spec.name)
+        assert previous is None or not previous.running, f"{spec.name} already runs"
+        child = Child(spec, self._logs / f"{spec.name}.log")
+        child.restarts = previous.restarts if previous else 0
+        self.children[spec.name] = child
+        self._spawn(child)
+
+    def poll(self) -> None:
+        """Notice exits and start again what is due; raises `ProcessFailed` when it gives up."""
+        now = time.monotonic()
+        for child in self.children.values():
+            if child.popen is not None and (code := child.popen.poll()) is not None:
+                self._exited(child, code, now)
+            if child.due_at is not None and now >= child.due_at:
+                child.restarts += 1
+                self._spawn(child)
+
+    def done(self, name: str) -> bool:
+        """Whether the process `name` has ended with exit code 0."""
+        return self.children[name].done
+
+    def restarts(self) -> dict[str, int]:
+        """How often each process was started again after a crash."""
+        return {name: child.restarts for name, child in self.children.items()}
+
+    def stop(self, names: Iterable[str] | None = None, grace_s: float = 6.0) -> None:
+        """End the named processes (default: all), newest first: SIGTERM, then SIGKILL."""
+        chosen = list(self.children) if names is None else [n for n in names if n in self.children]
+        leaving = [self.children[name] for name in reversed(chosen)]
+        for child in leaving:
+            child.due_at = None
+            if child.popen is not None:
+                signal_group(child.popen.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        for child in leaving:
+            if child.popen is not None:
+                self._reap(child.popen, deadline)
+                child.popen = None
+            self._pid_file(child).unlink(missing_ok=True)
+            del self.children[child.spec.name]
+
+    def _reap(self, popen: subprocess.Popen[bytes], deadline: float) -> None:
+        try:
+            popen.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._on_event("launcher", f"pid {popen.pid} ignored SIGTERM and is killed")
+        # The leader may be gone and leave members of its group behind.
+        signal_group(popen.pid, signal.SIGKILL)
+        popen.wait()
+
+    def _spawn(self, child: Child) -> None:
+        child.due_at = None
+        with child.log.open("ab") as log:
+            child.popen = subprocess.Popen(
+                child.spec.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **child.spec.env},
+                start_new_session=True,
+            )
+        child.started_at = time.monotonic()
+        pid = child.popen.pid
+        record = PidRecord(name=child.spec.name, pid=pid, mark=start_mark(pid) or "gone")
+        self._pid_file(child).write_text(record.model_dump_json(), encoding="utf-8")
+
+    def _exited(self, child: Child, code: int, now: float) -> None:
+        assert child.popen is not None
+        name = child.spec.name
+        # Members of its group would hold ports and locks that its successor needs.
+        signal_group(child.popen.pid, signal.SIGKILL)
+        child.popen = None
+        child.exit_codes.append(code)
+        self._pid_file(child).unlink(missing_ok=True)
+        if code == 0 and not child.spec.lasting:
+            return
+        sentence = last_sentence(child.log)
+        if code == USER_ERROR_CODE:
+            raise ProcessFailed(f"the {name} stopped: {sentence}")
+        healthy = now - child.started_at >= self._healthy_s
+        child.quick_crashes = 1 if healthy else child.quick_crashes + 1
+        if child.quick_crashes >= self._max_quick_crashes:
+            raise ProcessFailed(
+                f"the {name} crashed {child.quick_crashes} times in a row "
+                f"(exit code {code}); its last line was: {sentence}. Its log is {child.log}"
+            )
+        delay = self._backoff_s * 2 ** (child.quick_crashes - 1)
+        child.due_at = now + delay
+        self._on_event(name, f"exit code {code} ({sentence}); starts again in {delay:.1f} s")
+
+    def _pid_file(self, child: Child) -> Path:
+        return self._pids / f"{child.spec.name}.json"
+
+
+def free_port(host: str, wanted: int, key: str) -> int:
+    """A free TCP port on `host`, or `wanted` if it is not 0 and free.
+
+    `key` is the recipe key for the sentence. Raises UserError if the wanted port is taken.
+    """
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, wanted))
+        except OSError as error:
+            raise UserError(
+                f"the port of {key} cannot be used ({error.strerror})",
+                value=f"{host}:{wanted}",
+                fix="end the process that holds it, or set the port to 0 for any free one",
+            ) from error
+        port: int = probe.getsockname()[1]
+        return port
