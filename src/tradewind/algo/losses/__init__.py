@@ -1,1 +1,1 @@
-"""One pure tensor function per file."""
+"""One pure tensor function per file; `registry.loss_named` finds one by name."""
