@@ -1,0 +1,147 @@
+"""One database, one writer at a time, and what a transaction is.
+
+SQLite: write-ahead log, `BEGIN IMMEDIATE` for writers (so a transaction never fails half-way for
+want of the lock), readers see a snapshot and block nobody. PostgreSQL: a transaction-scoped
+advisory lock gives writers the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+from sqlalchemy import Connection, Engine, Row, Table, create_engine, event, insert, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from tradewind.ledger import tables
+from tradewind.types.errors import UserError
+
+AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
+"""A result row; its columns are those of the query."""
+
+BUSY_TIMEOUT_S = 30.0
+_WRITER_LOCK = 0x7472_6164  # any constant: the advisory lock of this program's writers
+
+
+class Database:
+    """An open ledger database. Safe to share between threads; open it anew after a fork."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @classmethod
+    def open(cls, url: str | Path) -> Self:
+        """Open or create the ledger at a SQLAlchemy URL, or at a path (then it is SQLite).
+
+        Raises `UserError` if it cannot be opened or was written by another schema.
+        """
+        address = str(url) if "://" in str(url) else f"sqlite:///{url}"
+        try:
+            engine = create_engine(address, **_engine_options(address))
+            if engine.dialect.name == "sqlite":
+                _speak_sqlite(engine)
+            database = cls(engine)
+            database._create_tables()
+        except (ArgumentError, DBAPIError) as error:
+            raise UserError(
+                f"the ledger cannot be opened ({_first_line(error)})",
+                value=make_url(address).render_as_string() if "://" in address else address,
+                fix="give a writable folder or a reachable database",
+            ) from error
+        return database
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A snapshot: all that is read in it belongs together."""
+        with self._engine.connect() as conn, conn.begin():
+            yield conn
+
+    @contextmanager
+    def write(self, *, durable: bool = False) -> Iterator[Connection]:
+        """The only writer until it ends; all or nothing.
+
+        A killed process never loses what was committed. `durable` holds through a power cut too,
+        for the few records that have a counterpart outside (a published version).
+        """
+        with self._engine.connect() as conn:
+            conn = conn.execution_options(tradewind_write=True)
+            sqlite_sync = durable and conn.dialect.name == "sqlite"
+            if sqlite_sync:
+                _pragma(conn, "synchronous=FULL")
+            try:
+                with conn.begin():
+                    if conn.dialect.name == "postgresql":
+                        conn.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+                    yield conn
+            finally:
+                if sqlite_sync:
+                    _pragma(conn, "synchronous=NORMAL")
+
+    def _create_tables(self) -> None:
+        with self.write() as conn:
+            tables.metadata.create_all(conn)
+            insert_new(conn, tables.run, {"key": "schema", "value": tables.SCHEMA})
+            schema = conn.execute(
+                select(tables.run.c.value).where(tables.run.c.key == "schema")
+            ).scalar_one()
+        if schema != tables.SCHEMA:
+            raise UserError(
+                f"the ledger has schema {schema}, this program reads schema {tables.SCHEMA}",
+                value=str(self._engine.url),
+                fix="use the version of tradewind that wrote it, or start a new run",
+            )
+
+
+def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> bool:
+    """Insert a row unless its key is taken; whether it was inserted."""
+    if conn.dialect.name == "postgresql":
+        result = conn.execute(postgresql.insert(table).values(values).on_conflict_do_nothing())
+    else:
+        result = conn.execute(sqlite.insert(table).values(values).on_conflict_do_nothing())
+    return result.rowcount == 1
+
+
+def put(conn: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Set the row with this primary key to these values, whether or not it exists."""
+    matches = [table.c[name] == value for name, value in key.items()]
+    if conn.execute(table.update().where(*matches).values(values)).rowcount == 0:
+        conn.execute(insert(table).values({**key, **values}))
+
+
+def _engine_options(address: str) -> dict[str, Any]:
+    if not address.startswith("sqlite"):
+        return {"pool_pre_ping": True}
+    return {"connect_args": {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}}
+
+
+def _speak_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _on_connect(dbapi: Any, _record: Any) -> None:
+        dbapi.isolation_level = None  # BEGIN is ours, see _on_begin
+        for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+            dbapi.execute(f"PRAGMA {setting}")
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(conn: Connection) -> None:
+        writes = conn.get_execution_options().get("tradewind_write", False)
+        conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _pragma(conn: Connection, setting: str) -> None:
+    # On the driver's own connection: SQLAlchemy would begin a transaction first, in which
+    # this setting cannot be changed.
+    driver = conn.connection.driver_connection
+    assert driver is not None
+    driver.execute(f"PRAGMA {setting}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error).splitlines()[0]

@@ -1,0 +1,84 @@
+"""Which task comes next: a seeded permutation per epoch; rejected draws come back (promise R7).
+
+Draw `d` of a run with N training tasks is position `d mod N` of the permutation of epoch
+`d // N`. A draw is `open` while a group works on it, `queued` after that group was rejected,
+`consumed` in the end. Queued draws go first, so that no prompt is skipped.
+
+A draw whose rollouts keep coming back null would take the same slot for ever. From its second
+rejection in a row on, 1, 3, 7, ... fresh draws are opened before it is tried again.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from typing import NamedTuple
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from tradewind.ledger.run import run_seed
+from tradewind.ledger.tables import draws, tasks
+from tradewind.types.errors import UserError
+from tradewind.types.task import Split
+
+
+class Draw(NamedTuple):
+    """One occurrence of a task in an epoch."""
+
+    draw: int
+    task_id: str
+    attempt: int
+    """How many of its groups were rejected."""
+
+
+def next_draw(conn: Connection) -> Draw:
+    """Take the next draw and mark it open. Raises `UserError` if there is no training task."""
+    fresh = conn.execute(select(func.count()).select_from(draws)).scalar_one()
+    queued = conn.execute(
+        select(draws.c.draw, draws.c.task_id, draws.c.attempt)
+        .where(draws.c.state == "queued", draws.c.not_before <= fresh)
+        .order_by(draws.c.draw)
+        .limit(1)
+    ).one_or_none()
+    if queued is not None:
+        conn.execute(update(draws).where(draws.c.draw == queued.draw).values(state="open"))
+        return Draw(queued.draw, queued.task_id, queued.attempt)
+    task_id = _task_of_draw(conn, fresh)
+    conn.execute(insert(draws).values(draw=fresh, task_id=task_id, state="open"))
+    return Draw(fresh, task_id, 0)
+
+
+def queue_again(conn: Connection, draw: int, *, wait: bool) -> None:
+    """The draw's group was rejected; `wait` lets fresh draws go first if it happened before."""
+    attempt = conn.execute(select(draws.c.attempt).where(draws.c.draw == draw)).scalar_one() + 1
+    fresh = conn.execute(select(func.count()).select_from(draws)).scalar_one()
+    delay = 2 ** min(attempt - 1, 20) - 1 if wait else 0
+    conn.execute(
+        update(draws)
+        .where(draws.c.draw == draw)
+        .values(state="queued", attempt=attempt, not_before=fresh + delay)
+    )
+
+
+def permutation(seed: int, epoch: int, n: int) -> tuple[int, ...]:
+    """The order in which the `n` training tasks are drawn in `epoch`."""
+    return _permutation(seed, epoch, n)
+
+
+@lru_cache(maxsize=8)
+def _permutation(seed: int, epoch: int, n: int) -> tuple[int, ...]:
+    order = list(range(n))
+    random.Random(f"draws {seed} {epoch}").shuffle(order)
+    return tuple(order)
+
+
+def _task_of_draw(conn: Connection, draw: int) -> str:
+    in_training = tasks.c.split == Split.TRAIN.value
+    n = conn.execute(select(func.count()).select_from(tasks).where(in_training)).scalar_one()
+    if n == 0:
+        raise UserError("the taskset has no training tasks", fix="add tasks with split 'train'")
+    place = permutation(run_seed(conn), draw // n, n)[draw % n]
+    task_id: str = conn.execute(
+        select(tasks.c.task_id).where(in_training).order_by(tasks.c.position).offset(place).limit(1)
+    ).scalar_one()
+    return task_id

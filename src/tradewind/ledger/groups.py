@@ -1,0 +1,308 @@
+"""Groups: open, refill after a null, close with credit, reject."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, insert, select, update
+
+from tradewind.ledger.database import AnyRow, Database
+from tradewind.ledger.draws import next_draw, queue_again
+from tradewind.ledger.events import note
+from tradewind.ledger.rollouts import LIVE, cancel_rollouts
+from tradewind.ledger.scores import scores_of_group
+from tradewind.ledger.tables import credits, groups, rollouts, turns, versions
+from tradewind.types.group import Group, GroupState, Purpose
+from tradewind.types.ids import GroupId, RolloutId, group_id, rollout_id
+from tradewind.types.score import Score
+from tradewind.types.turn import TurnState
+
+Compose = Callable[[Sequence[Score]], float | None]
+"""Scores of one rollout to its reward; None if it is null."""
+Advantages = Callable[[Sequence[float | None]], list[float | None]]
+"""Rewards of a group to the credit of each rollout; None exactly where the reward is None."""
+
+TAINTED = "tainted"
+"""How the cause of an evaluation group begins that was answered by another version."""
+MAX_TAINTED = 3
+"""How often such a group is tried again."""
+
+_OUTSTANDING = (GroupState.OPEN.value, GroupState.CLOSED.value)
+
+
+class Groups(Database):
+    """Called by the controller."""
+
+    def open_training_group(self, size: int, limit: int | None = None) -> Group | None:
+        """Draw the next task and open `size` waiting rollouts of it.
+
+        None, and nothing drawn, if `limit` training groups are already outstanding (open or
+        closed, not yet consumed). Raises `UserError` if there is no training task.
+        """
+        with self.write() as conn:
+            if limit is not None and _outstanding(conn) >= limit:
+                return None
+            draw = next_draw(conn)
+            return open_group(
+                conn,
+                draw.task_id,
+                size,
+                newest_version(conn),
+                attempt=draw.attempt,
+                origin=draw.draw,
+            )
+
+    def outstanding(self) -> int:
+        """Training groups that are open or closed and not yet consumed."""
+        with self.read() as conn:
+            return _outstanding(conn)
+
+    def group(self, group: GroupId) -> Group:
+        """One group; raises `KeyError` if there is none of that id."""
+        with self.read() as conn:
+            row = conn.execute(select(groups).where(groups.c.group_id == group)).one_or_none()
+        if row is None:
+            raise KeyError(group)
+        return group_of_row(row)
+
+    def refill(self, max_refills: int) -> int:
+        """Open a rollout for every null one, in each open group; how many were opened.
+
+        A group with more than `max_refills` nulls is rejected instead: its other rollouts end,
+        a training task is queued again, an evaluation task counts as null. One transaction.
+        """
+        opened = 0
+        with self.write() as conn:
+            for row in _short_of_rollouts(conn):
+                if row.nulls > max_refills:
+                    cause = f"{row.nulls} rollouts came back null, {_last_null_cause(conn, row)}"
+                    reject(conn, row.group_id, cause, wait=True)
+                    continue
+                missing = row.size - row.useful
+                for index in range(row.total, row.total + missing):
+                    add_rollout(conn, row.group_id, row.number, index, row.purpose)
+                opened += missing
+        return opened
+
+    def close_ready(self, compose: Compose, advantages: Advantages) -> list[GroupId]:
+        """Close each open group whose `size` rollouts all have a reward; write its credit.
+
+        An evaluation group becomes EVALUATED; a training group CLOSED, for the trainer. Each group
+        closes in one transaction with its credit, so a closed group never lacks it.
+        """
+        with self.read() as conn:
+            ready = _with_all_scores(conn)
+        return [group for group in ready if self._close(group, compose, advantages)]
+
+    def reject_group(self, group: GroupId, cause: str) -> None:
+        """Give up an open or closed group: its rollouts end, its task is queued again."""
+        with self.write() as conn:
+            reject(conn, group, cause, wait=True)
+
+    def _close(self, group: GroupId, compose: Compose, advantages: Advantages) -> bool:
+        with self.write() as conn:
+            row = conn.execute(
+                select(groups).where(
+                    groups.c.group_id == group, groups.c.state == GroupState.OPEN.value
+                )
+            ).one_or_none()
+            if row is None:  # somebody else closed or rejected it since we looked
+                return False
+            if row.purpose == Purpose.EVAL.value and _repeat_if_tainted(conn, row):
+                return False
+            graded = scores_of_group(conn, group)
+            rewards = [compose(scores) for scores in graded.values()]
+            assert sum(reward is not None for reward in rewards) == row.size, (group, rewards)
+            _write_credits(conn, list(graded), rewards, advantages(rewards))
+            evaluated = row.purpose == Purpose.EVAL.value
+            state = GroupState.EVALUATED if evaluated else GroupState.CLOSED
+            _set_state(conn, group, state, closed_at=time.time())
+        return True
+
+
+def open_group(
+    conn: Connection,
+    task_id: str,
+    size: int,
+    version: int,
+    *,
+    attempt: int = 0,
+    origin: int | str,
+) -> Group:
+    """Insert a group and its waiting rollouts.
+
+    `origin` is the number of its draw (training) or the name of its evaluation.
+    """
+    draw, eval_name = (origin, None) if isinstance(origin, int) else (None, origin)
+    number = conn.execute(select(func.count()).select_from(groups)).scalar_one()
+    group = Group(
+        group_id=group_id(number),
+        task_id=task_id,
+        purpose=Purpose.EVAL if draw is None else Purpose.TRAIN,
+        size=size,
+        attempt=attempt,
+        eval_name=eval_name,
+        opened_version=version,
+        state=GroupState.OPEN,
+    )
+    values = group.model_dump(mode="json")
+    conn.execute(insert(groups).values(**values, number=number, draw=draw, opened_at=time.time()))
+    for index in range(size):
+        add_rollout(conn, group.group_id, number, index, group.purpose)
+    return group
+
+
+def add_rollout(conn: Connection, group: GroupId, number: int, index: int, purpose: str) -> None:
+    """Insert a waiting rollout."""
+    conn.execute(
+        insert(rollouts).values(
+            rollout_id=rollout_id(group, index),
+            group_id=group,
+            number=number,
+            idx=index,
+            priority=0 if purpose == Purpose.EVAL else 1,
+            state="waiting",
+        )
+    )
+
+
+def reject(conn: Connection, group: GroupId, cause: str, *, wait: bool) -> None:
+    """End a group without training it; a training task is queued again in this transaction."""
+    row = conn.execute(select(groups).where(groups.c.group_id == group)).one()
+    assert row.state in _OUTSTANDING, f"{group} is {row.state}, it cannot be rejected"
+    _set_state(conn, group, GroupState.REJECTED, cause=cause)
+    cancel_rollouts(conn, group)
+    if row.draw is not None:
+        queue_again(conn, row.draw, wait=wait)
+    note(conn, "group.rejected", group, f"task {row.task_id}: {cause}")
+
+
+def group_of_row(row: AnyRow) -> Group:
+    """A row of `groups` as a record."""
+    return Group(
+        group_id=row.group_id,
+        task_id=row.task_id,
+        purpose=Purpose(row.purpose),
+        size=row.size,
+        attempt=row.attempt,
+        eval_name=row.eval_name,
+        opened_version=row.opened_version,
+        state=GroupState(row.state),
+        cause=row.cause,
+    )
+
+
+def newest_version(conn: Connection) -> int:
+    """The newest committed policy version; 0 before any was committed."""
+    return conn.execute(select(func.max(versions.c.version))).scalar_one() or 0
+
+
+def sampled_versions(conn: Connection, group: GroupId) -> tuple[int, int] | None:
+    """Oldest and newest version of any token in the group's rollouts that are not null."""
+    row = conn.execute(
+        select(func.min(turns.c.oldest_version), func.max(turns.c.newest_version))
+        .join(rollouts, rollouts.c.rollout_id == turns.c.rollout_id)
+        .where(
+            rollouts.c.group_id == group,
+            rollouts.c.null == 0,
+            turns.c.state == TurnState.DONE.value,
+        )
+    ).one()
+    return None if row[0] is None else (row[0], row[1])
+
+
+def _repeat_if_tainted(conn: Connection, row: AnyRow) -> bool:
+    """Whether tokens came from another version than the evaluation asked for.
+
+    Then the group is rejected and its task tried again, at most `MAX_TAINTED` times.
+    """
+    sampled = sampled_versions(conn, row.group_id)
+    if sampled is None or sampled == (row.opened_version, row.opened_version):
+        return False
+    asked = row.opened_version
+    cause = f"{TAINTED}: tokens from versions {sampled[0]} to {sampled[1]}, asked was {asked}"
+    reject(conn, row.group_id, cause, wait=False)
+    if row.attempt < MAX_TAINTED:
+        open_group(
+            conn,
+            row.task_id,
+            row.size,
+            asked,
+            attempt=row.attempt + 1,
+            origin=row.eval_name,
+        )
+    return True
+
+
+def _outstanding(conn: Connection) -> int:
+    return conn.execute(
+        select(func.count())
+        .select_from(groups)
+        .where(groups.c.purpose == Purpose.TRAIN.value, groups.c.state.in_(_OUTSTANDING))
+    ).scalar_one()
+
+
+def _set_state(conn: Connection, group: GroupId, state: GroupState, **values: Any) -> None:
+    conn.execute(
+        update(groups).where(groups.c.group_id == group).values(state=state.value, **values)
+    )
+
+
+def _write_credits(
+    conn: Connection,
+    ids: Sequence[RolloutId],
+    rewards: Sequence[float | None],
+    credit: Sequence[float | None],
+) -> None:
+    for rollout, reward, advantage in zip(ids, rewards, credit, strict=True):
+        assert (reward is None) == (advantage is None), (rollout, reward, advantage)
+        assert advantage is None or math.isfinite(advantage), (rollout, advantage)
+        conn.execute(insert(credits).values(rollout_id=rollout, reward=reward, advantage=advantage))
+
+
+def _short_of_rollouts(conn: Connection) -> Sequence[AnyRow]:
+    """Open groups that cannot reach their size with the rollouts they have."""
+    useful = func.count() - func.sum(rollouts.c.null)
+    return conn.execute(
+        select(
+            groups.c.group_id,
+            groups.c.number,
+            groups.c.purpose,
+            groups.c.size,
+            func.count().label("total"),
+            func.sum(rollouts.c.null).label("nulls"),
+            useful.label("useful"),
+        )
+        .join(rollouts, rollouts.c.group_id == groups.c.group_id)
+        .where(groups.c.state == GroupState.OPEN.value)
+        .group_by(groups.c.group_id, groups.c.number, groups.c.purpose, groups.c.size)
+        .having(useful < groups.c.size)
+        .order_by(groups.c.number)
+    ).all()
+
+
+def _with_all_scores(conn: Connection) -> list[GroupId]:
+    alive = and_(rollouts.c.group_id == groups.c.group_id, rollouts.c.state.in_(LIVE))
+    useful = func.count() - func.sum(rollouts.c.null)
+    return list(
+        conn.execute(
+            select(groups.c.group_id)
+            .join(rollouts, rollouts.c.group_id == groups.c.group_id)
+            .where(
+                groups.c.state == GroupState.OPEN.value,
+                ~select(rollouts.c.rollout_id).where(alive).correlate(groups).exists(),
+            )
+            .group_by(groups.c.group_id, groups.c.number, groups.c.size)
+            .having(useful >= groups.c.size)
+            .order_by(groups.c.number)
+        ).scalars()
+    )
+
+
+def _last_null_cause(conn: Connection, row: AnyRow) -> str:
+    graded = scores_of_group(conn, row.group_id)
+    causes = [s.cause for scores in graded.values() for s in scores if s.value is None]
+    return f"the last because: {causes[-1]}" if causes else "cause unknown"

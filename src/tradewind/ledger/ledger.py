@@ -1,0 +1,43 @@
+"""The ledger, in one class: every method is one transaction.
+
+    run         create_run, add_tasks, request_eval      run.py, evals.py
+    controller  open, refill, close, lease, finish       groups.py, draws.py, rollouts.py, pools.py
+    gateway     session, intent, completion              turns.py
+    grader      claim_finished, write_scores             scores.py
+    trainer     claimable, commit_step                   steps.py
+    everybody   beat, event, counts, audit               events.py, status.py, audit.py
+
+A process killed between any two calls leaves a state from which the next one goes on: what is
+in flight is held by a lease or claim that runs out, what is due (refill, close, re-queue) is
+derived from what is there.
+"""
+
+from __future__ import annotations
+
+from tradewind.ledger.audit import Audit
+from tradewind.ledger.evals import Evals
+from tradewind.ledger.events import Observations
+from tradewind.ledger.groups import Groups
+from tradewind.ledger.pools import Pools
+from tradewind.ledger.rollouts import Rollouts
+from tradewind.ledger.run import RunRecords
+from tradewind.ledger.scores import Scores
+from tradewind.ledger.status import Status
+from tradewind.ledger.steps import Steps
+from tradewind.ledger.turns import Turns
+
+
+class Ledger(
+    RunRecords,
+    Groups,
+    Rollouts,
+    Turns,
+    Scores,
+    Steps,
+    Pools,
+    Evals,
+    Observations,
+    Status,
+    Audit,
+):
+    """`Ledger.open(url_or_path)`; share it between threads, open it anew in each process."""

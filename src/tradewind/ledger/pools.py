@@ -1,0 +1,44 @@
+"""Pools: their last report, and their proofs of each swap."""
+
+from __future__ import annotations
+
+import time
+
+from sqlalchemy import select
+
+from tradewind.ledger.database import Database, insert_new, put
+from tradewind.ledger.tables import attestations, pools
+from tradewind.types.weights import Attestation, PoolReport
+
+
+class Pools(Database):
+    """Reports come by the controller; the gateway routes by them."""
+
+    def record_pool(self, report: PoolReport, now: float | None = None) -> list[int]:
+        """Keep a pool's report and its new attestations; the versions now on record.
+
+        `now` is the receiver's clock: a pool with a wrong clock must not look fresh or dead.
+        """
+        at = time.time() if now is None else now
+        body = report.model_copy(update={"attestations": ()}).model_dump(mode="json")
+        with self.write() as conn:
+            values = {"version": report.version, "report": body, "at": at}
+            put(conn, pools, {"pool": report.pool}, values)
+            for attestation in report.attestations:
+                insert_new(conn, attestations, attestation.model_dump())
+        return sorted({attestation.version for attestation in report.attestations})
+
+    def pools(self, since: float = 0.0) -> list[PoolReport]:
+        """Last report of every pool heard of at or after `since`, by name.
+
+        `at` is the time at which the controller received it.
+        """
+        query = select(pools).where(pools.c.at >= since).order_by(pools.c.pool)
+        with self.read() as conn:
+            return [PoolReport(**{**row.report, "at": row.at}) for row in conn.execute(query)]
+
+    def attestations(self) -> list[Attestation]:
+        """Every proof of a swap, in the order of activation."""
+        query = select(attestations).order_by(attestations.c.activated_at)
+        with self.read() as conn:
+            return [Attestation(**row) for row in conn.execute(query).mappings()]

@@ -1,0 +1,271 @@
+"""Rollouts: lease, renew, end, expire.
+
+    waiting --lease_next--> running --finish--> finished --write_scores--> graded
+                               \\--expire---------------------------------/ (null: lease lost)
+    any of the first three --reject of the group--> cancelled
+
+Only a running rollout accepts turns, heartbeats and an outcome; afterwards they are refused
+with `Conflict` (promise R5), which also ends the model key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, insert, or_, select, update
+
+from tradewind.ledger import keys as bearer
+from tradewind.ledger.database import AnyRow, Database
+from tradewind.ledger.events import note
+from tradewind.ledger.run import read_task
+from tradewind.ledger.scores import grade
+from tradewind.ledger.tables import groups, keys, outcomes, rollouts, turns
+from tradewind.types.errors import Conflict
+from tradewind.types.group import Purpose
+from tradewind.types.ids import RolloutId
+from tradewind.types.outcome import Outcome, OutcomeStatus
+from tradewind.types.record import Json
+from tradewind.types.score import Score
+from tradewind.types.turn import TurnState
+
+LIVE = ("waiting", "running", "finished")
+"""States of a rollout whose scores are still to come."""
+
+
+@dataclass(frozen=True)
+class LeaseTerms:
+    """How long a worker may hold a rollout, in seconds."""
+
+    ttl_s: float
+    """Without heartbeat or model traffic for so long, the lease is lost."""
+    deadline_s: float
+    """The agent has so long in all."""
+    max_running: int
+    """No lease while so many rollouts run."""
+
+
+@dataclass(frozen=True)
+class LeasedRollout:
+    """What a worker is told, and the only place where its keys are in clear."""
+
+    rollout_id: RolloutId
+    task_id: str
+    input: Json
+    model_key: str
+    result_key: str
+    deadline: float
+
+
+class Rollouts(Database):
+    """Called by the controller."""
+
+    def lease_next(
+        self, worker: str, now: float, terms: LeaseTerms, served: Collection[int]
+    ) -> LeasedRollout | None:
+        """Hand the next waiting rollout to `worker`: evaluations first, then the oldest group.
+
+        An evaluation is leased only if its version is in `served` (versions that some pool
+        serves). None if nothing can be leased. Two workers never get the same rollout.
+        """
+        with self.write() as conn:
+            row = _next_waiting(conn, terms.max_running, served)
+            if row is None:
+                return None
+            deadline = now + terms.deadline_s
+            conn.execute(
+                update(rollouts)
+                .where(rollouts.c.rollout_id == row.rollout_id)
+                .values(
+                    state="running",
+                    worker=worker,
+                    leased_at=now,
+                    lease_until=now + terms.ttl_s,
+                    lease_ttl=terms.ttl_s,
+                    deadline=deadline,
+                )
+            )
+            return LeasedRollout(
+                rollout_id=row.rollout_id,
+                task_id=row.task_id,
+                input=read_task(conn, row.task_id).input,
+                model_key=_mint(conn, row.rollout_id, "model"),
+                result_key=_mint(conn, row.rollout_id, "result"),
+                deadline=deadline,
+            )
+
+    def rollout_of_key(self, digest: str, kind: str) -> RolloutId | None:
+        """The rollout that a `model` or `result` key (by its SHA-256 digest) was made for."""
+        with self.read() as conn:
+            return conn.execute(
+                select(keys.c.rollout_id).where(keys.c.digest == digest, keys.c.kind == kind)
+            ).scalar_one_or_none()
+
+    def renew(self, rollout: RolloutId, now: float) -> None:
+        """A heartbeat: the lease holds for another `ttl_s`. Raises `Conflict` after the end."""
+        with self.write() as conn:
+            renew(conn, rollout, now)
+
+    def finish(self, rollout: RolloutId, outcome: Outcome, now: float) -> OutcomeStatus:
+        """Record the outcome; the first one wins and the model key is dead from here on.
+
+        Returns the status as it counts: a gradable outcome without a single call of the model is
+        an ENV_ERROR, and one without a single answered call an INFRA_ERROR. An identical repeat
+        returns the same; a different one, or one for a lost lease, raises `Conflict`.
+        """
+        reported = outcome.model_dump(mode="json")
+        with self.write() as conn:
+            known = conn.execute(
+                select(outcomes).where(outcomes.c.rollout_id == rollout)
+            ).one_or_none()
+            if known is not None and known.reported == reported:
+                return OutcomeStatus(known.status)
+            if known is not None:
+                raise Conflict(f"{rollout} already ended with another outcome ({known.status})")
+            require_running(conn, rollout)
+            status, detail = _as_it_counts(conn, rollout, outcome)
+            _record_outcome(conn, rollout, status, detail, reported, now)
+            conn.execute(
+                update(rollouts).where(rollouts.c.rollout_id == rollout).values(state="finished")
+            )
+            lose_open_turns(conn, rollout)
+        return status
+
+    def expire(self, now: float) -> list[RolloutId]:
+        """End every running rollout whose lease ran out, or whose deadline passed a lease ago.
+
+        Each becomes null with cause `infra_error` and an event; `refill` replaces it.
+        """
+        lost = or_(rollouts.c.lease_until < now, rollouts.c.deadline + rollouts.c.lease_ttl < now)
+        with self.read() as conn:  # the usual case, none, needs no writer's lock
+            if not _running(conn, lost):
+                return []
+        with self.write() as conn:
+            expired = _running(conn, lost)
+            for row in expired:
+                _lose(conn, row, now)
+        return [row.rollout_id for row in expired]
+
+
+def renew(conn: Connection, rollout: RolloutId, now: float) -> None:
+    """Renew the lease of a running rollout; raises `Conflict` otherwise."""
+    row = require_running(conn, rollout)
+    conn.execute(
+        update(rollouts)
+        .where(rollouts.c.rollout_id == rollout)
+        .values(lease_until=max(row.lease_until, now + row.lease_ttl))
+    )
+
+
+def require_running(conn: Connection, rollout: RolloutId) -> AnyRow:
+    """The rollout's row; raises `Conflict` with a sentence unless it is running."""
+    row = conn.execute(select(rollouts).where(rollouts.c.rollout_id == rollout)).one_or_none()
+    if row is None:
+        raise Conflict(f"there is no rollout {rollout}")
+    if row.state != "running":
+        raise Conflict(f"{rollout} is over ({row.state}); nothing can be added to it")
+    return row
+
+
+def cancel_rollouts(conn: Connection, group: str) -> None:
+    """End every rollout of a group that is given up; their keys are dead."""
+    ids = conn.execute(
+        select(rollouts.c.rollout_id).where(
+            rollouts.c.group_id == group, rollouts.c.state.in_(LIVE)
+        )
+    ).scalars()
+    for rollout in ids.all():
+        conn.execute(
+            update(rollouts).where(rollouts.c.rollout_id == rollout).values(state="cancelled")
+        )
+        lose_open_turns(conn, rollout)
+
+
+def lose_open_turns(conn: Connection, rollout: RolloutId) -> None:
+    """What was dispatched and is not back when the rollout ends, never comes back."""
+    conn.execute(
+        update(turns)
+        .where(turns.c.rollout_id == rollout, turns.c.state == TurnState.INTENT.value)
+        .values(state=TurnState.LOST.value)
+    )
+
+
+def _next_waiting(conn: Connection, max_running: int, served: Collection[int]) -> AnyRow | None:
+    running = conn.execute(
+        select(func.count()).select_from(rollouts).where(rollouts.c.state == "running")
+    ).scalar_one()
+    if running >= max_running:
+        return None
+    leasable = or_(
+        groups.c.purpose == Purpose.TRAIN.value,
+        and_(groups.c.purpose == Purpose.EVAL.value, groups.c.opened_version.in_(list(served))),
+    )
+    return conn.execute(
+        select(rollouts.c.rollout_id, groups.c.task_id)
+        .join(groups, groups.c.group_id == rollouts.c.group_id)
+        .where(rollouts.c.state == "waiting", leasable)
+        .order_by(rollouts.c.priority, rollouts.c.number, rollouts.c.idx)
+        .limit(1)
+    ).one_or_none()
+
+
+def _mint(conn: Connection, rollout: RolloutId, kind: str) -> str:
+    key = bearer.mint(kind)
+    conn.execute(insert(keys).values(digest=bearer.digest(key), rollout_id=rollout, kind=kind))
+    return key
+
+
+def _as_it_counts(
+    conn: Connection, rollout: RolloutId, outcome: Outcome
+) -> tuple[OutcomeStatus, str | None]:
+    if not outcome.status.gradable:
+        return outcome.status, outcome.detail
+    states = (
+        conn.execute(select(turns.c.state).where(turns.c.rollout_id == rollout)).scalars().all()
+    )
+    if not states:
+        return OutcomeStatus.ENV_ERROR, "the model was never called"
+    if TurnState.DONE.value not in states:
+        return OutcomeStatus.INFRA_ERROR, "no call of the model was answered"
+    return outcome.status, outcome.detail
+
+
+def _record_outcome(
+    conn: Connection,
+    rollout: RolloutId,
+    status: OutcomeStatus,
+    detail: str | None,
+    reported: Json,
+    now: float,
+) -> None:
+    conn.execute(
+        insert(outcomes).values(
+            rollout_id=rollout, status=status.value, detail=detail, reported=reported, at=now
+        )
+    )
+
+
+def _running(conn: Connection, condition: Any) -> list[AnyRow]:
+    return list(
+        conn.execute(select(rollouts).where(rollouts.c.state == "running", condition)).all()
+    )
+
+
+def _lose(conn: Connection, row: AnyRow, now: float) -> None:
+    held = now - row.leased_at
+    detail = f"lease lost: no word from worker {row.worker} (held for {held:.0f} s)"
+    outcome = Outcome(status=OutcomeStatus.INFRA_ERROR, detail=detail)
+    _record_outcome(
+        conn, row.rollout_id, outcome.status, detail, outcome.model_dump(mode="json"), now
+    )
+    lose_open_turns(conn, row.rollout_id)
+    null = Score(
+        rollout_id=row.rollout_id,
+        source="lease",
+        source_version="1",
+        value=None,
+        cause=f"{outcome.status.value}: {detail}",
+    )
+    grade(conn, row.rollout_id, [null])
+    note(conn, "lease.lost", row.rollout_id, detail)

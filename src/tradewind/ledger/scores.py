@@ -1,0 +1,135 @@
+"""Scores: claimed by a grader, written once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, or_, select, update
+
+from tradewind.ledger.database import AnyRow, Database
+from tradewind.ledger.run import read_task
+from tradewind.ledger.tables import groups, outcomes, rollouts, scores
+from tradewind.types.errors import Conflict
+from tradewind.types.ids import GroupId, RolloutId
+from tradewind.types.outcome import Outcome, OutcomeStatus
+from tradewind.types.score import Score
+from tradewind.types.task import Task
+
+
+@dataclass(frozen=True)
+class FinishedRollout:
+    """What a grader claims."""
+
+    rollout_id: RolloutId
+    task: Task
+    outcome: Outcome
+    """With the status and detail as they count, not as the worker reported them."""
+    claims: int
+    """How many times it has been claimed, this one included; more than 1: a grader died on it."""
+
+
+class Scores(Database):
+    """Called by the grader."""
+
+    def claim_finished(self, owner: str, n: int, now: float, ttl_s: float) -> list[FinishedRollout]:
+        """Claim up to `n` finished rollouts for `ttl_s` seconds, evaluations first.
+
+        A claim that runs out (its grader was killed) can be taken by anybody; so nothing is lost.
+        """
+        free = or_(rollouts.c.grader_until.is_(None), rollouts.c.grader_until < now)
+        query = (
+            select(rollouts.c.rollout_id, rollouts.c.grader_claims, groups.c.task_id)
+            .join(groups, groups.c.group_id == rollouts.c.group_id)
+            .where(rollouts.c.state == "finished", free)
+            .order_by(rollouts.c.priority, rollouts.c.number, rollouts.c.idx)
+            .limit(n)
+        )
+        with self.read() as conn:  # the usual case, none, needs no writer's lock
+            if conn.execute(query).first() is None:
+                return []
+        with self.write() as conn:
+            return [_claim(conn, row, owner, now + ttl_s) for row in conn.execute(query).all()]
+
+    def write_scores(self, rollout: RolloutId, new: Sequence[Score]) -> bool:
+        """Write the rollout's scores; it is graded from here on, and null if any of them is.
+
+        Repeating does nothing and returns False: the first verdict stands (a grader that was
+        thought dead may come late). False too if its group was given up meanwhile.
+        """
+        assert new, "a graded rollout has at least one score"
+        assert all(score.rollout_id == rollout for score in new), (rollout, new)
+        with self.write() as conn:
+            state = conn.execute(
+                select(rollouts.c.state).where(rollouts.c.rollout_id == rollout)
+            ).scalar_one_or_none()
+            if state in ("graded", "cancelled"):
+                return False
+            if state != "finished":
+                raise Conflict(f"{rollout} is {state or 'unknown'}, it cannot be graded")
+            grade(conn, rollout, new)
+        return True
+
+    def scores(self, rollout: RolloutId) -> tuple[Score, ...]:
+        """The scores of one rollout, by source."""
+        with self.read() as conn:
+            rows = conn.execute(
+                select(scores).where(scores.c.rollout_id == rollout).order_by(scores.c.source)
+            )
+            return tuple(_score_of(row) for row in rows)
+
+
+def grade(conn: Connection, rollout: RolloutId, new: Sequence[Score]) -> None:
+    """Insert scores and mark the rollout graded."""
+    for score in new:
+        conn.execute(insert(scores).values(score.model_dump()))
+    null = int(any(score.value is None for score in new))
+    conn.execute(
+        update(rollouts)
+        .where(rollouts.c.rollout_id == rollout)
+        .values(state="graded", null=null, grader_until=None)
+    )
+
+
+def scores_of_group(conn: Connection, group: GroupId) -> dict[RolloutId, tuple[Score, ...]]:
+    """Scores of each graded rollout of a group, rollouts in the order of their index."""
+    found: dict[RolloutId, tuple[Score, ...]] = {}
+    rows = conn.execute(
+        select(scores)
+        .join(rollouts, rollouts.c.rollout_id == scores.c.rollout_id)
+        .where(rollouts.c.group_id == group, rollouts.c.state == "graded")
+        .order_by(rollouts.c.idx, scores.c.source)
+    )
+    for row in rows:
+        found[row.rollout_id] = (*found.get(row.rollout_id, ()), _score_of(row))
+    return found
+
+
+def _claim(conn: Connection, row: AnyRow, owner: str, until: float) -> FinishedRollout:
+    conn.execute(
+        update(rollouts)
+        .where(rollouts.c.rollout_id == row.rollout_id)
+        .values(grader=owner, grader_until=until, grader_claims=row.grader_claims + 1)
+    )
+    ended = conn.execute(select(outcomes).where(outcomes.c.rollout_id == row.rollout_id)).one()
+    return FinishedRollout(
+        rollout_id=row.rollout_id,
+        task=read_task(conn, row.task_id),
+        outcome=Outcome(
+            status=OutcomeStatus(ended.status),
+            artefacts=ended.reported["artefacts"],
+            detail=ended.detail,
+        ),
+        claims=row.grader_claims + 1,
+    )
+
+
+def _score_of(row: AnyRow) -> Score:
+    return Score(
+        rollout_id=row.rollout_id,
+        source=row.source,
+        source_version=row.source_version,
+        value=row.value,
+        cause=row.cause,
+        seconds=row.seconds,
+    )

@@ -1,0 +1,222 @@
+"""Turns: intent before dispatch, completion after, in the engine's own ids (promises R1, R3)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import zstandard
+from sqlalchemy import Connection, insert, select, update
+
+from tradewind.ledger.database import AnyRow, Database
+from tradewind.ledger.rollouts import renew
+from tradewind.ledger.run import run_seed
+from tradewind.ledger.tables import groups, keys, rollouts, turns, user_chats
+from tradewind.types.errors import Conflict
+from tradewind.types.group import Purpose
+from tradewind.types.ids import GroupId, RolloutId, TurnId
+from tradewind.types.record import Record
+from tradewind.types.turn import Turn, TurnState
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the gateway knows about the holder of a model key."""
+
+    rollout_id: RolloutId
+    group_id: GroupId
+    purpose: Purpose
+    version: int | None
+    """The only version that may answer (evaluation); None: any version the pools serve."""
+    open: bool
+    """False after the rollout's end: refuse with 409."""
+    deadline: float
+    """Unix seconds."""
+    seed: int
+    """Of this rollout, 63 bits, from the run's seed."""
+
+
+class UserChat(Record):
+    """One request of a product user; its content is not kept."""
+
+    request_id: str
+    started_at: float
+    """Unix seconds."""
+    ttft_s: float | None
+    """Seconds to the first token; None if none came."""
+    seconds: float
+    tokens: int
+    """Generated."""
+    version: int | None
+    pool: str | None
+    error: str | None = None
+
+
+class Turns(Database):
+    """Called by the gateway."""
+
+    def session(self, key_digest: str) -> Session | None:
+        """The session of a model key, by the digest of the key (`ledger.keys.digest`).
+
+        None if no such key was ever made (401).
+        """
+        with self.read() as conn:
+            row = conn.execute(
+                select(rollouts, groups.c.purpose, groups.c.opened_version)
+                .join(keys, keys.c.rollout_id == rollouts.c.rollout_id)
+                .join(groups, groups.c.group_id == rollouts.c.group_id)
+                .where(keys.c.digest == key_digest, keys.c.kind == "model")
+            ).one_or_none()
+            seed = run_seed(conn)
+        if row is None:
+            return None
+        purpose = Purpose(row.purpose)
+        return Session(
+            rollout_id=row.rollout_id,
+            group_id=row.group_id,
+            purpose=purpose,
+            version=row.opened_version if purpose is Purpose.EVAL else None,
+            open=row.state == "running",
+            deadline=row.deadline,
+            seed=_rollout_seed(seed, row.rollout_id),
+        )
+
+    def turns(self, rollout: RolloutId) -> list[Turn]:
+        """All turns of a rollout, lost ones and open intents included, in the order of arrival."""
+        with self.read() as conn:
+            return turns_of(conn, [rollout]).get(rollout, [])
+
+    def write_intent(self, turn: Turn) -> None:
+        """Record a turn before the pool is called, and renew the lease.
+
+        Raises `Conflict` if the rollout is over, or the id is taken by another turn. Repeating the
+        same intent does nothing.
+        """
+        assert turn.state is TurnState.INTENT, turn.turn_id
+        with self.write() as conn:
+            renew(conn, turn.rollout_id, turn.started_at)
+            known = _row(conn, turn.turn_id)
+            if known is None:
+                conn.execute(insert(turns).values(turn_id=turn.turn_id, **_columns(turn)))
+            elif turn_of(known) != turn:
+                raise Conflict(f"turn {turn.turn_id} is already there, with other content")
+
+    def finish_turn(self, turn: Turn) -> None:
+        """Record the completion of a turn, and renew the lease.
+
+        Raises `Conflict` if the rollout is over or the turn was lost: its tokens must then not be
+        shown to the agent as part of the rollout. Repeating it with the same tokens does nothing.
+        """
+        assert turn.finished_at is not None, turn.turn_id
+        check_completion(turn)
+        with self.write() as conn:
+            known = _row(conn, turn.turn_id)
+            if known is None:
+                raise Conflict(f"turn {turn.turn_id} has no intent")
+            if known.state == TurnState.DONE.value:
+                if turn_of(known).completion != turn.completion:
+                    raise Conflict(f"turn {turn.turn_id} is done, with other tokens")
+                return
+            if known.state == TurnState.LOST.value:
+                raise Conflict(f"turn {turn.turn_id} was given up before its answer came")
+            renew(conn, turn.rollout_id, turn.finished_at)
+            conn.execute(
+                update(turns).where(turns.c.turn_id == turn.turn_id).values(_columns(turn))
+            )
+
+    def deliver_turn(self, turn: TurnId) -> None:
+        """Note that the whole answer reached the agent. Allowed after the end, too."""
+        with self.write() as conn:
+            conn.execute(update(turns).where(turns.c.turn_id == turn).values(delivered=True))
+
+    def lose_turn(self, turn: TurnId) -> None:
+        """Give up a turn whose answer will not come; a turn that is done stays done."""
+        with self.write() as conn:
+            conn.execute(
+                update(turns)
+                .where(turns.c.turn_id == turn, turns.c.state == TurnState.INTENT.value)
+                .values(state=TurnState.LOST.value)
+            )
+
+    def open_intents(self) -> list[TurnId]:
+        """Turns without an answer yet; after a restart of the gateway, those it lost."""
+        with self.read() as conn:
+            return list(
+                conn.execute(
+                    select(turns.c.turn_id)
+                    .where(turns.c.state == TurnState.INTENT.value)
+                    .order_by(turns.c.started_at)
+                ).scalars()
+            )
+
+    def record_user_chat(self, chat: UserChat) -> None:
+        """Append one request of a product user."""
+        with self.write() as conn:
+            conn.execute(insert(user_chats).values(chat.model_dump()))
+
+    def user_chats(self, since: float = 0.0) -> list[UserChat]:
+        """Requests of product users that began at or after `since`, oldest first."""
+        query = select(user_chats).where(user_chats.c.started_at >= since)
+        with self.read() as conn:
+            rows = conn.execute(query.order_by(user_chats.c.started_at)).mappings()
+            return [UserChat(**row) for row in rows]
+
+
+def check_completion(turn: Turn) -> None:
+    """Assert that ids, log-probabilities and version spans of a finished turn belong together."""
+    assert turn.state is TurnState.DONE and turn.completion is not None, turn.turn_id
+    done = turn.completion
+    n = len(done.output_ids)
+    spanned = sum(span.count for span in done.spans)
+    assert n > 0, f"{turn.turn_id} is DONE without a token; call lose_turn"
+    assert len(done.logprobs) == n == spanned, (turn.turn_id, n, len(done.logprobs), spanned)
+    assert all(math.isfinite(p) and p <= 1e-3 for p in done.logprobs), turn.turn_id
+
+
+def turns_of(conn: Connection, ids: list[RolloutId]) -> dict[RolloutId, list[Turn]]:
+    """Turns of several rollouts in one query, each in the order of arrival."""
+    found: dict[RolloutId, list[Turn]] = {}
+    rows = conn.execute(
+        select(turns).where(turns.c.rollout_id.in_(ids)).order_by(turns.c.rollout_id, turns.c.idx)
+    )
+    for row in rows:
+        found.setdefault(row.rollout_id, []).append(turn_of(row))
+    return found
+
+
+def turn_of(row: AnyRow) -> Turn:
+    """A row of `turns` as a record; state and delivery are the columns', the rest the body's."""
+    turn = Turn.model_validate_json(zstandard.ZstdDecompressor().decompress(row.body))
+    if turn.state.value == row.state and turn.delivered == row.delivered:
+        return turn
+    return turn.model_copy(update={"state": TurnState(row.state), "delivered": row.delivered})
+
+
+def _columns(turn: Turn) -> dict[str, Any]:
+    done = turn.completion
+    versions = [span.version for span in done.spans] if done else []
+    return {
+        "rollout_id": turn.rollout_id,
+        "idx": turn.index,
+        "state": turn.state.value,
+        "delivered": turn.delivered,
+        "oldest_version": min(versions, default=None),
+        "newest_version": max(versions, default=None),
+        "tokens": len(done.output_ids) if done else None,
+        "pool": done.pool if done else None,
+        "started_at": turn.started_at,
+        "finished_at": turn.finished_at,
+        "body": zstandard.ZstdCompressor(level=1).compress(turn.model_dump_json().encode()),
+    }
+
+
+def _row(conn: Connection, turn: TurnId) -> AnyRow | None:
+    return conn.execute(select(turns).where(turns.c.turn_id == turn)).one_or_none()
+
+
+def _rollout_seed(run_seed: int, rollout: RolloutId) -> int:
+    """63 bits of SHA-256 over run seed and rollout id: independent between rollouts."""
+    digest = hashlib.sha256(f"{run_seed} {rollout}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
