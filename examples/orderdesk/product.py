@@ -13,7 +13,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -40,11 +40,12 @@ create table shipments (order_id integer primary key references orders, carrier 
   sent text not null);
 """  # noqa: E501  one table a line reads best
 
-_GIVEN = (
-    "Ada Ben Cleo Dan Eva Finn Gia Hugo Ida Jon Kira Leo Mia Ned Olga Pia Quin Rosa Sam Tess".split()
+_GIVEN = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gia", "Hugo", "Ida", "Jon", "Kira", "Leo")
+_FAMILY = (
+    *("Abel", "Boer", "Cruz", "Dahl", "Egan", "Fox", "Gray", "Hill", "Ito", "Jung", "Klein"),
+    *("Lund", "Moss", "Nash", "Ott", "Penn", "Reed", "Stone", "Voss", "West", "Young"),
 )
-_FAMILY = "Abel Boer Cruz Dahl Egan Fox Gray Hill Ito Jung Klein Lund Moss Nash Ott".split()
-_GRADES = "red gold green dark light royal old wild fine pure".split()
+_GRADES = ("red", "gold", "green", "dark", "light", "royal", "old", "wild", "fine", "pure")
 
 MAX_ROWS = 200
 MAX_SECONDS = 2.0
@@ -94,9 +95,7 @@ def _read_only(path: Path, max_seconds: float) -> Iterator[sqlite3.Connection]:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_BYTES)
         connection.set_authorizer(_only_reading)
         deadline = time.monotonic() + max_seconds
-        connection.set_progress_handler(
-            lambda: int(time.monotonic() > deadline), _PROGRESS_EVERY
-        )
+        connection.set_progress_handler(lambda: int(time.monotonic() > deadline), _PROGRESS_EVERY)
         yield connection
     finally:
         connection.close()
@@ -156,6 +155,6 @@ def _fill_orders(
     _insert(connection, "shipments", shipments)
 
 
-def _insert(connection: sqlite3.Connection, table: str, rows: list[tuple[object, ...]]) -> None:
+def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
     marks = ", ".join("?" * len(rows[0]))
     connection.executemany(f"insert into {table} values ({marks})", rows)

@@ -1,7 +1,7 @@
 """Tasks: questions with their references, split so that no examined question was ever practised.
 
-    kinds x fillings --> held-out fillings  (questions for the examination)
-                    \\-> the other fillings  (questions for RL; queries for the corpus)
+The fillings of each kind are dealt out once: a few to the examination, the rest to training,
+where RL takes its questions and the corpus its queries. `check_splits` proves it on the rows.
 """
 
 from __future__ import annotations
