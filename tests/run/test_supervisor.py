@@ -56,7 +56,7 @@ def test_exit_code_2_stops_the_run_with_the_processes_own_sentence(tmp_path: Pat
 def test_a_process_that_only_crashes_is_given_up_with_its_last_line(tmp_path: Path) -> None:
     with Supervisor(tmp_path, backoff_s=0.001, max_quick_crashes=3) as s:
         s.start(spec("raise SystemExit('out of ideas')"))
-        with pytest.raises(ProcessFailed, match="crashed 3 times in a row.*out of ideas"):
+        with pytest.raises(ProcessFailed, match=r"crashed 3 times in a row.*out of ideas"):
             poll_until(s, lambda: False)
 
 
