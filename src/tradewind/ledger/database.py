@@ -12,7 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from sqlalchemy import Connection, Engine, Row, Table, create_engine, event, insert, select, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Row,
+    Table,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -86,18 +97,27 @@ class Database:
                     _pragma(conn, "synchronous=NORMAL")
 
     def _create_tables(self) -> None:
-        with self.write() as conn:
-            tables.metadata.create_all(conn)
-            insert_new(conn, tables.run, {"key": "schema", "value": tables.SCHEMA})
-            schema = conn.execute(
-                select(tables.run.c.value).where(tables.run.c.key == "schema")
-            ).scalar_one()
+        with self.read() as conn:
+            schema = _schema(conn)
+        if schema is None:
+            with self.write() as conn:
+                tables.metadata.create_all(conn)
+                insert_new(conn, tables.run, {"key": "schema", "value": tables.SCHEMA})
+                schema = _schema(conn)
         if schema != tables.SCHEMA:
             raise UserError(
                 f"the ledger has schema {schema}, this program reads schema {tables.SCHEMA}",
                 value=str(self._engine.url),
                 fix="use the version of tradewind that wrote it, or start a new run",
             )
+
+
+def _schema(conn: Connection) -> int | None:
+    if not inspect(conn).has_table(tables.run.name):
+        return None
+    key = tables.run.c.key == "schema"
+    found: int | None = conn.execute(select(tables.run.c.value).where(key)).scalar_one_or_none()
+    return found
 
 
 def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> bool:
