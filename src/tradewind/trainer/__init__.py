@@ -1,1 +1,1 @@
-"""One optimiser step at a time: claim, step, publish, commit; and mid-training."""
+"""One optimiser step at a time: samples in, a published and committed weight version out."""

@@ -1,0 +1,123 @@
+"""One RL step in process: `Trainer.step(samples) -> metrics`.
+
+    samples ──► skip zero advantage ──► micro-batches ──► forward, loss, backward ──► clip, AdamW
+
+A sample whose advantage is zero adds exactly nothing to loss or gradient (the losses have no term
+without the advantage), so it is not computed; its tokens still count in the normaliser. If no
+sample is left, the weights stay as they are: momentum alone moves nothing.
+
+The loss is the sum over tokens divided by the number of sampled tokens of the step: one constant
+for all samples, so no answer is weighed by its own length.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from tradewind.algo.losses.ratios import ratio_means, ratio_sums
+from tradewind.algo.losses.registry import loss_named
+from tradewind.algo.losses.terms import Terms
+from tradewind.trainer.config import TrainerConfig
+from tradewind.trainer.forest import Forest
+from tradewind.trainer.learner import Learner
+from tradewind.trainer.schedule import learning_rate
+from tradewind.types import Sample, UserError
+
+Metrics = dict[str, float]
+
+
+class Trainer:
+    """The optimiser's side of a run: weights at `version`, ready for the next step."""
+
+    def __init__(self, learner: Learner, config: TrainerConfig) -> None:
+        self.learner = learner
+        self.config = config
+        self._loss = loss_named(config.loss, config.loss_floats)
+
+    def step(self, samples: Sequence[Sample], *, version: int = 0, number: int = 0) -> Metrics:
+        """One update.
+
+        Args:
+            samples: of all groups of the step; every rank gets the same ones.
+            version: the weight version that is being trained; no token may be newer.
+            number: 0-based count of RL steps, for learning rate and errors.
+
+        Returns:
+            Finite metrics under `trainer/`, `ratio/`, `staleness/` and `loss/`.
+
+        Raises:
+            UserError: a loss or gradient is not finite, or the k3 gate refuses the step. Weights
+                and moments are unchanged then.
+        """
+        began = time.perf_counter()
+        metrics = staleness(samples, version, self.config.max_staleness)
+        trained = [s for s in samples if s.advantage != 0.0]
+        tokens = sum(sum(s.mask) for s in samples)
+        entries = sum(sum(s.mask) for s in trained)
+        seconds = norm = 0.0
+        if trained:
+            sums = self.learner.backward(trained, version, self._objective, number)
+            metrics |= self._report(sums, tokens)
+            self._gate(metrics, number)
+            backward_ended = time.perf_counter()
+            lr = learning_rate(self.config.lr, number, self.config.warmup_steps)
+            norm = self.learner.update(lr, 1.0 / tokens, number)
+            metrics["trainer/lr/value"] = lr
+            metrics["trainer/update/seconds"] = time.perf_counter() - backward_ended
+            metrics["trainer/backward/seconds"] = backward_ended - began
+        seconds = time.perf_counter() - began
+        return metrics | {
+            "trainer/gradient/norm": norm,
+            "trainer/samples/total": float(len(samples)),
+            "trainer/samples/zero_advantage": float(len(samples) - len(trained)),
+            "trainer/tokens/sampled": float(tokens),
+            "trainer/tokens/trained": float(entries),
+            "trainer/tokens/total": float(sum(len(s.ids) for s in samples)),
+            "trainer/tokens/per_second": sum(len(s.ids) for s in samples) / seconds,
+            "trainer/step/seconds": seconds,
+        }
+
+    def _objective(
+        self, forest: Forest, logp: Tensor, entropy: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        terms = Terms(logp, forest.behaviour, forest.advantage, forest.weight)
+        loss, count, metrics = self._loss(terms)
+        report = {f"loss/{name}": value for name, value in metrics.items()}
+        report |= ratio_sums(terms, forest.same_version)
+        report["entropy"] = entropy.sum()
+        report["rows"] = loss.new_tensor(float(len(entropy)))
+        report["entries"] = loss.new_tensor(float(count))
+        return loss, report
+
+    def _report(self, sums: Metrics, tokens: int) -> Metrics:
+        entries = max(1.0, sums["entries"])
+        out = {name: value / entries for name, value in sums.items() if name.startswith("loss/")}
+        out |= ratio_means(sums)
+        out["loss/value"] = sums["loss"] / max(1, tokens)
+        out["trainer/entropy/mean"] = sums["entropy"] / max(1.0, sums["rows"])
+        out["trainer/tokens/packed"] = sums["packed"]
+        return out
+
+    def _gate(self, metrics: Metrics, number: int) -> None:
+        gate, mismatch = self.config.k3_gate, metrics.get("ratio/mismatch_k3", 0.0)
+        if gate is not None and mismatch > gate:
+            self.learner.masters.drop_gradients()
+            raise UserError(
+                f"at step {number} engine and trainer disagree about the same weights: mean k3 "
+                f"exceeds {gate}",
+                value=mismatch,
+                fix="give pool and trainer the same dtype, or raise [trainer] k3_gate",
+            )
+
+
+def staleness(samples: Sequence[Sample], version: int, bound: int) -> Metrics:
+    """Versions between the oldest token of each sample and `version`; the bound is hard (R8)."""
+    ages = [version - sample.oldest_version() for sample in samples]
+    assert all(0 <= age <= bound for age in ages), f"staleness {ages} is outside 0..{bound}"
+    return {
+        "staleness/sample/max": float(max(ages, default=0)),
+        "staleness/sample/mean": sum(ages) / max(1, len(ages)),
+    }
