@@ -57,9 +57,7 @@ def _whisker(rate: PassRate, middle: float, scale: Scale, colour: str, words: st
         text(scale.start - 12, middle + 4, words, text_anchor="end", class_="name")
         + tag("rect", x=low, y=middle - 4, width=high - low, height=8, rx=4, fill=fill, opacity=0.3)
         + tag("circle", tag("title", escape(hint)), cx=at, cy=middle, r=7, fill=fill)
-        + text(
-            scale.end + 12, middle - 2, f"{100 * rate.pass_rate:.1f} %", class_="value", fill=fill
-        )
+        + text(scale.end + 12, middle - 2, f"{100 * rate.pass_rate:.1f} %", class_="value")
         + text(
             scale.end + 12,
             middle + 13,
@@ -87,7 +85,7 @@ def reward_chart(steps: Sequence[StepReading], control: Sequence[StepReading]) -
             hints = [f"step {s.step}: {s.reward:.3f}, {s.mixed:.0%} of groups mixed" for s in rows]
             plot.line(points, colour)
             plot.dots(points, colour, hints)
-            plot.label(*points[-1], f"{words} {rows[-1].reward:.2f}", colour)
+            plot.label(*points[-1], f"{words} {rows[-1].reward:.2f}")
     return plot.render("Mean reward per RL step")
 
 
@@ -100,7 +98,7 @@ def mixed_chart(steps: Sequence[StepReading], control: Sequence[StepReading]) ->
             points = [(float(s.step), 100 * s.mixed) for s in rows]
             plot.line(points, colour)
             plot.dots(points, colour, [f"step {int(x)}: {y:.0f} %" for x, y in points])
-            plot.label(*points[-1], f"{words} {points[-1][1]:.0f} %", colour)
+            plot.label(*points[-1], f"{words} {points[-1][1]:.0f} %")
     return plot.render("Share of groups with unequal rewards")
 
 
@@ -118,7 +116,7 @@ def loss_chart(losses: Sequence[tuple[int, float]]) -> str:
     points = [(float(step), loss) for step, loss in losses]
     plot.line(points, "--b")
     plot.dots(points, "--b", [f"step {step}: {loss:.3f}" for step, loss in losses])
-    plot.label(*points[-1], f"{last[1]:.2f}", "--b")
+    plot.label(*points[-1], f"{last[1]:.2f}")
     return plot.render("Held-out loss of mid-training")
 
 
@@ -171,7 +169,7 @@ def bytes_chart(versions: Sequence[WeightVersion]) -> str:
     ):
         plot.line(points, colour)
         plot.dots(points, colour, [f"version {int(x)}: {short_bytes(y)}" for x, y in points])
-        plot.label(*points[-1], f"{words} {short_bytes(points[-1][1])}", colour)
+        plot.label(*points[-1], f"{words} {short_bytes(points[-1][1])}")
     return plot.render("Bytes shipped per version against a full copy")
 
 

@@ -139,7 +139,9 @@ def _tiles(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
         ratio = figures["weights.bytes_full"] / figures["weights.bytes_shipped"]
         tiles.append((f"{ratio:.1f}\N{MULTIPLICATION SIGN}", "fewer bytes than full copies"))
     if figures.get("users.ttft_ms_p50") is not None:
-        tiles.append((f"{figures['users.ttft_ms_p50']:.0f} ms", "median wait of a user for the first token"))
+        tiles.append(
+            (f"{figures['users.ttft_ms_p50']:.0f} ms", "median wait of a user for the first token")
+        )
     if "staleness.max" in figures:
         tiles.append((f"{figures['staleness.max']}", "versions: the stalest token trained"))
     return tiles

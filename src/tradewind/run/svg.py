@@ -141,11 +141,9 @@ class Plot:
             )
         )
 
-    def label(self, x: float, y: float, words: str, colour: str, **attributes: object) -> None:
-        """Direct label in the colour of its mark."""
-        self.marks.append(
-            text(self.sx(x) + 7, self.sy(y) + 4, words, fill=f"var({colour})", **attributes)
-        )
+    def label(self, x: float, y: float, words: str) -> None:
+        """Direct label at the right of a point."""
+        self.marks.append(text(self.sx(x) + 7, self.sy(y) + 4, words))
 
     def rule(self, y: float, words: str) -> None:
         """A dashed horizontal reference with its label at the right."""

@@ -1,0 +1,177 @@
+"""Where a run stands, in one record: what the live view draws and `tradewind status` prints.
+
+Read from the ledger and the small files of the workspace only; no process is asked.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tradewind.ledger.evals import PassRate
+from tradewind.ledger.ledger import Ledger
+from tradewind.run.readings import StepReading, quantile, read_steps
+from tradewind.run.stages import StagesFile, read_stages
+from tradewind.run.workspace import Workspace
+from tradewind.types import Beat, PoolReport, Record
+
+SILENT_S = 15.0
+"""A process whose last beat is older is called silent."""
+RECENT_S = 60.0
+"""Span over which user latency is shown live, in seconds."""
+
+
+class PoolLine(Record):
+    """One pool, as the view shows it."""
+
+    pool: str
+    version: int
+    lag: int
+    """Committed versions that it does not serve yet."""
+    state: str
+    tokens_per_s: float
+    running: int
+    waiting: int
+    max_batch: int
+    dtype: str
+    detail: str | None
+    age_s: float
+    """Since its last report."""
+
+
+class Snapshot(Record):
+    """Example: `tradewind status runs/quickstart --json`."""
+
+    name: str
+    arm: str
+    at: float
+    """Unix seconds."""
+    stage: str
+    """Name of the stage that runs; `waiting` before the first and `finished` after the last."""
+    stages_done: tuple[str, ...]
+    stage_seconds: float
+    elapsed_s: float
+    """Active seconds of all stages of this arm."""
+    left_s: float | None
+    """Estimated seconds until this stage ends; None while unknown."""
+    step: int
+    """Steps done in this stage."""
+    steps: int
+    """Steps that this stage will take; 0 if it does not count steps."""
+    version: int
+    rewards: tuple[float, ...]
+    """Mean reward per RL step."""
+    staleness_last: int
+    """Largest in the last step."""
+    staleness_max: int
+    midtrain_loss: float | None
+    heldout: dict[str, PassRate]
+    """Per evaluation, so far."""
+    rollouts: dict[str, int]
+    """By state."""
+    pools: tuple[PoolLine, ...]
+    user_chats: int
+    ttft_ms_p50: float | None
+    """Over the last minute."""
+    ttft_ms_p99: float | None
+    beats: tuple[Beat, ...]
+
+    @property
+    def waits(self) -> tuple[Beat, ...]:
+        """Processes that wait for somebody."""
+        return tuple(beat for beat in self.beats if beat.waiting_for)
+
+
+def take_snapshot(workspace: Workspace, name: str, now: float | None = None) -> Snapshot:
+    """Read where the arm in `workspace` stands; its ledger and stages file must exist."""
+    at = time.time() if now is None else now
+    stages = read_stages(workspace.stages)
+    ledger = Ledger.open(workspace.ledger)
+    try:
+        return _compose(ledger, stages, name, at)
+    finally:
+        ledger.close()
+
+
+def read_losses(ledger: Ledger) -> list[tuple[int, float]]:
+    """Held-out loss of mid-training per step, in nats per token."""
+    return [(int(step), float(loss)) for step, loss in ledger.meta("midtrain_heldout", [])]
+
+
+def _compose(ledger: Ledger, stages: StagesFile, name: str, at: float) -> Snapshot:
+    with ledger.read() as conn:
+        steps = read_steps(conn)
+    counts = ledger.counts()
+    stage, seconds = _stage(stages)
+    progress, planned = _progress(ledger, stages, stage, steps)
+    chats = [c for c in ledger.user_chats(since=at - RECENT_S) if c.ttft_s is not None]
+    times = [c.ttft_s * 1e3 for c in chats if c.ttft_s is not None and not c.error]
+    losses = read_losses(ledger)
+    share = progress / planned if planned else 0.0
+    return Snapshot(
+        name=name,
+        arm=stages.arm,
+        at=at,
+        stage=stage,
+        stages_done=tuple(s.name for s in stages.stages if s.finished_at is not None),
+        stage_seconds=seconds,
+        elapsed_s=sum(s.seconds for s in stages.stages),
+        left_s=seconds * (1 - share) / share if share > 0 else None,
+        step=progress,
+        steps=planned,
+        version=counts.version,
+        rewards=tuple(s.reward for s in steps),
+        staleness_last=max(steps[-1].staleness, default=0) if steps else 0,
+        staleness_max=max((s for step in steps for s in step.staleness), default=0),
+        midtrain_loss=losses[-1][1] if losses else None,
+        heldout={e: ledger.eval_result(e).overall for e in ledger.evals()},
+        rollouts=counts.rollouts,
+        pools=tuple(_pool_line(report, counts.version, at) for report in ledger.pools()),
+        user_chats=counts.user_chats,
+        ttft_ms_p50=quantile(times, 0.50),
+        ttft_ms_p99=quantile(times, 0.99),
+        beats=tuple(ledger.beats()),
+    )
+
+
+def _stage(stages: StagesFile) -> tuple[str, float]:
+    """Name and active seconds of the first stage that is not done."""
+    if all(s.started_at is None for s in stages.stages):
+        return "waiting", 0.0
+    for stage in stages.stages:
+        if stage.finished_at is None:
+            return stage.name, stage.seconds
+    return "finished", 0.0
+
+
+def _progress(
+    ledger: Ledger, stages: StagesFile, stage: str, steps: list[StepReading]
+) -> tuple[int, int]:
+    """Units done and to do in the stage: tasks of an evaluation, steps of training."""
+    if stage.startswith("eval-"):
+        name = stage.removeprefix("eval-")
+        if name not in ledger.evals():
+            return 0, 0
+        result = ledger.eval_result(name)
+        return result.done, result.total
+    planned = stages.planned.get(stage, 0)
+    if stage == "rl":
+        return len(steps), planned
+    if stage == "midtrain":
+        return int(ledger.meta("midtrain_step", 0)), planned
+    return 0, 0
+
+
+def _pool_line(report: PoolReport, version: int, at: float) -> PoolLine:
+    return PoolLine(
+        pool=report.pool,
+        version=report.version,
+        lag=max(0, version - report.version),
+        state=report.state.value,
+        tokens_per_s=report.tokens_per_s,
+        running=report.running,
+        waiting=report.waiting,
+        max_batch=report.max_batch,
+        dtype=report.dtype,
+        detail=report.detail,
+        age_s=max(0.0, at - report.at),
+    )

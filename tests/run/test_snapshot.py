@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from synthetic import T0, make_ledger
+
+from tradewind.run.live import JsonView, Pace, PlainView, line, panel, sparkline
+from tradewind.run.snapshot import Snapshot, take_snapshot
+from tradewind.run.stages import Stages
+from tradewind.run.workspace import Workspace
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Snapshot:
+    workspace = Workspace(tmp_path)
+    make_ledger(workspace.ledger).close()
+    now = [T0]
+    stages = Stages(workspace.stages, "main", ("base", "rl"), {"rl": 8}, clock=lambda: now[0])
+    with stages.run("base"):
+        now[0] += 30
+    stage = stages.run("rl")
+    stage.__enter__()
+    now[0] += 60
+    stages.tick("rl")
+    return take_snapshot(workspace, "demo", now=T0 + 90)
+
+
+def test_the_snapshot_names_stage_step_and_time(snapshot: Snapshot) -> None:
+    assert (snapshot.stage, snapshot.step, snapshot.steps) == ("rl", 2, 8)
+    assert (snapshot.stage_seconds, snapshot.elapsed_s) == (60, 90)
+    assert snapshot.left_s == pytest.approx(180)
+    assert snapshot.stages_done == ("base",)
+
+
+def test_the_snapshot_names_lag_staleness_and_waits(snapshot: Snapshot) -> None:
+    (pool,) = snapshot.pools
+    assert (pool.pool, pool.version, pool.lag) == ("paris", 1, 2)
+    assert (snapshot.staleness_last, snapshot.staleness_max) == (1, 1)
+    assert [w.process for w in snapshot.waits] == ["trainer"]
+    assert snapshot.midtrain_loss == 1.5
+
+
+def test_every_kind_of_view_says_who_waits_for_whom(snapshot: Snapshot) -> None:
+    assert "trainer waits 90 s for 2 more closed groups (grader)" in line(snapshot)
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(panel(snapshot))
+    text = console.export_text()
+    assert "trainer waits 90 s for 2 more closed groups (grader)" in text
+    for word in ("rl", "2/8", "paris", "321", "silent for 90 s", "75.0 % of 4"):
+        assert word in text, word
+
+
+def test_plain_lines_come_at_stage_changes_and_every_ten_seconds(snapshot: Snapshot) -> None:
+    now, written = [0.0], list[str]()
+    view = PlainView(written.append, Pace(10.0, lambda: now[0]))
+    for second in range(12):
+        now[0] = second
+        view.show(snapshot)
+    assert len(written) == 2
+    view.show(snapshot.model_copy(update={"stage": "eval-rl"}))
+    assert len(written) == 3
+
+
+def test_json_lines_hold_the_whole_snapshot(snapshot: Snapshot) -> None:
+    written = list[str]()
+    view = JsonView(written.append, Pace(10.0, lambda: 0.0))
+    view.show(snapshot)
+    view.say("hello", pool="paris")
+    first, second = map(json.loads, written)
+    assert first.pop("event") == "status"
+    assert Snapshot.model_validate(first) == snapshot
+    assert (second["event"], second["text"], second["pool"]) == ("say", "hello", "paris")
+
+
+def test_a_sparkline_rises_with_its_values() -> None:
+    assert sparkline([0.0, 0.5, 1.0], 10) == "▁▅█"
+    assert sparkline([0.0, 0.5, 1.0], 2) == "▅█"
+    assert sparkline([-2.0, 2.0], 5) == "▁█"
