@@ -1,0 +1,149 @@
+"""The bucket: immutable objects under names, on a folder or an object store.
+
+Trainer and pools meet here and nowhere else. Objects are created once and never deleted or
+changed. Create-only puts are atomic on both kinds of store, which is all that the protocol of
+`publish` asks for (a conditional update is not: folders have none).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.store import LocalStore, ObjectStore, from_url
+
+from tradewind.types.errors import Conflict, TradewindError, UserError
+
+DEADLINE_S = 60.0
+"""For one call, its retries included, in seconds."""
+
+
+class NotInBucket(TradewindError):
+    """No object has this name (yet)."""
+
+
+class TooLarge(UserError):
+    """An object is larger than its reader allows; nothing of it has been read."""
+
+
+class Bucket:
+    """`Bucket.open("file:///data/bucket")`, `Bucket.open("s3://name/prefix")`.
+
+    Every method raises UserError if the store cannot be reached or refuses access.
+    """
+
+    def __init__(self, url: str, store: ObjectStore) -> None:
+        self.url = url
+        self._store = store
+
+    @classmethod
+    def open(cls, url: str, *, deadline_s: float = DEADLINE_S) -> Bucket:
+        """Makes the folder of a `file://` bucket. Object stores take their keys and endpoint from
+        the usual environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). Raises UserError for
+        another scheme or a folder that cannot be made.
+        """
+        parts = urlsplit(url)
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            return cls(url, _open_folder(url, Path(unquote(parts.path))))
+        if parts.scheme in ("s3", "gs", "az") and parts.netloc:
+            return cls(url, _open_remote(url, deadline_s))
+        raise UserError(
+            "a bucket must be a folder or an object store",
+            value=url,
+            fix="write file:///absolute/folder or s3://bucket/prefix",
+        )
+
+    def put_new(self, key: str, data: bytes) -> None:
+        """Creates `key`; raises Conflict if it exists, whatever it holds."""
+        with self._reach("written"):
+            try:
+                obstore.put(self._store, key, data, mode="create")
+            except AlreadyExistsError as error:
+                raise Conflict(f"{key} exists in {self.url}") from error
+
+    def get(self, key: str, *, limit: int) -> bytes:
+        """The object `key`; raises NotInBucket, or TooLarge if it has more than `limit` bytes."""
+        with self._reach("read"):
+            try:
+                found = obstore.get(self._store, key)
+            except NotFoundError as error:
+                raise NotInBucket(f"{key} is not in {self.url}") from error
+            size = found.meta["size"]
+            if size > limit:
+                raise TooLarge(
+                    f"an object of {size} bytes stands where at most {limit} are expected",
+                    value=f"{self.url}/{key}",
+                    fix="check that nothing else writes to this bucket",
+                )
+            return bytes(found.bytes())
+
+    def exists(self, key: str) -> bool:
+        """Whether `key` is there."""
+        with self._reach("read"):
+            try:
+                obstore.head(self._store, key)
+            except NotFoundError:
+                return False
+            return True
+
+    def list(self, prefix: str, *, after: str | None = None) -> list[str]:
+        """Sorted keys below the folder `prefix`, those greater than `after` only."""
+        with self._reach("listed"):
+            stream = obstore.list(self._store, prefix, offset=after)
+            return sorted(meta["path"] for batch in stream for meta in batch)
+
+    def check_writable(self) -> None:
+        """Writes one small object; raises UserError if that is not possible."""
+        with self._reach("written"):
+            obstore.put(self._store, "writable", b"tradewind\n")
+
+    @contextmanager
+    def _reach(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            raise UserError(
+                f"the bucket cannot be {done} ({_first_line(error)})",
+                value=self.url,
+                fix="check that it exists, that the keys may use it and that the disk is not full",
+            ) from error
+
+
+def _open_folder(url: str, path: Path) -> ObjectStore:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        return LocalStore(path)
+    except (BaseError, OSError) as error:
+        raise UserError(
+            f"the bucket folder cannot be made ({_first_line(error)})",
+            value=url,
+            fix="give a folder that this user may write to",
+        ) from error
+
+
+def _open_remote(url: str, deadline_s: float) -> ObjectStore:
+    deadline = timedelta(seconds=deadline_s)
+    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
+    try:
+        return from_url(
+            url,
+            client_options={"timeout": deadline, "allow_http": endpoint.startswith("http://")},
+            retry_config={"max_retries": 5, "retry_timeout": deadline},
+        )
+    except (BaseError, ValueError) as error:
+        raise UserError(
+            f"the bucket cannot be opened ({_first_line(error)})",
+            value=url,
+            fix="check the URL, and the region, endpoint and keys in the environment",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,84 @@
+"""Reading the chain of versions from a bucket. Nothing that is read is believed unchecked."""
+
+from __future__ import annotations
+
+from tradewind.types.errors import RefusedWeights
+from tradewind.weights.bucket import Bucket, NotInBucket, TooLarge
+from tradewind.weights.digest import digest_bytes
+from tradewind.weights.manifest import (
+    MAX_MANIFEST,
+    Frame,
+    Manifest,
+    ManifestRef,
+    pointer_key,
+)
+
+MAX_POINTER = 4096
+"""Bytes."""
+
+
+def newest_version(bucket: Bucket, *, known: int | None = None) -> int | None:
+    """The highest announced version; None before the base is announced.
+
+    `known` is a version that is known to be announced: only later ones are listed.
+    """
+    after = None if known is None else pointer_key(known)
+    versions = [_version_of(key) for key in bucket.list("latest/", after=after)]
+    return max((v for v in versions if v is not None), default=known)
+
+
+def read_pointer(bucket: Bucket, version: int) -> ManifestRef:
+    """What `latest/<version>` names. Raises NotInBucket before it is announced."""
+    key = pointer_key(version)
+    try:
+        ref = ManifestRef.parse(bucket.get(key, limit=MAX_POINTER))
+    except TooLarge as error:
+        raise _damaged("a version pointer is larger than it can be", key) from error
+    if not ref.key.startswith(f"manifests/{version:08d}-"):
+        raise _damaged(f"pointer {key} names a manifest of another version", ref.key)
+    return ref
+
+
+def read_manifest(bucket: Bucket, ref: ManifestRef, *, run_id: str) -> Manifest:
+    """The manifest that `ref` names: its digest, form, name and run are checked."""
+    data = _get(bucket, ref.key, MAX_MANIFEST)
+    if digest_bytes(data) != ref.digest:
+        raise _damaged("a manifest does not have the digest by which it is named", ref.key)
+    manifest = Manifest.parse(data)
+    if manifest.key != ref.key:
+        raise _damaged(f"manifest {manifest.key} stands under another name", ref.key)
+    if manifest.run_id != run_id:
+        raise RefusedWeights(
+            f"a manifest belongs to another run, this one is {run_id!r}",
+            value=manifest.run_id,
+            fix="give the run id and the bucket of the same run",
+        )
+    return manifest
+
+
+def read_frame(bucket: Bucket, frame: Frame) -> bytes:
+    """The frame's bytes: exactly its size and digest."""
+    data = _get(bucket, frame.key, frame.size)
+    if len(data) != frame.size:
+        raise _damaged(f"a frame is cut off at byte {len(data)} of {frame.size}", frame.key)
+    if digest_bytes(data) != frame.digest:
+        raise _damaged("a frame does not have the digest by which it is named", frame.key)
+    return data
+
+
+def _get(bucket: Bucket, key: str, limit: int) -> bytes:
+    try:
+        return bucket.get(key, limit=limit)
+    except NotInBucket as error:
+        raise _damaged("an object that a version needs is missing", key) from error
+    except TooLarge as error:
+        raise _damaged("an object is larger than its version says", key) from error
+
+
+def _version_of(key: str) -> int | None:
+    digits = key.removeprefix("latest/")
+    return int(digits) if len(digits) == 8 and digits.isascii() and digits.isdigit() else None
+
+
+def _damaged(what: str, key: str) -> RefusedWeights:
+    return RefusedWeights(what, value=key, fix="restore the object or publish a new version")

@@ -1,0 +1,240 @@
+"""A manifest: what a version is, what it follows, and where its bytes lie.
+
+    version 0 (base) <- version 1 <- version 2 ...     `previous` names key and digest
+
+That makes the manifests a hash chain. The JSON is canonical (sorted keys, no spaces): one manifest
+has one digest. Frames are bucket
+objects named by their BLAKE3; each is the concatenation of pieces (`codec`), in the order in which
+the manifest lists them, without gaps. So a missing, repeated or reordered piece cannot be written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from tradewind.types.errors import RefusedWeights
+from tradewind.types.record import Record
+from tradewind.types.weights import WeightVersion
+from tradewind.weights.codec import HEADER
+from tradewind.weights.digest import Leaf, digest_bytes
+from tradewind.weights.tensors import STORAGE
+
+FORMAT = "tradewind-weights/1"
+MAX_MANIFEST = 64 * 2**20
+"""Bytes."""
+MAX_FRAME = 32 * 2**20
+"""Bytes of one bucket object; bounds what a receiver holds for an unverified frame."""
+MAX_PIECE = 64 * 2**20
+"""Raw bytes of one piece."""
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+StateId = Annotated[str, StringConstraints(pattern=r"^b3:[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+
+
+class Piece(Record):
+    """Where one coded piece lies."""
+
+    frame: Count
+    """Index into `Manifest.frames`."""
+    offset: Count
+    size: Count
+
+
+class TensorEntry(Record):
+    """A tensor that this version changes; in the base manifest, every tensor, without pieces."""
+
+    name: str
+    dtype: str
+    shape: tuple[Count, ...]
+    digest: Digest
+    """BLAKE3 of the new bytes."""
+    pieces: tuple[Piece, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Raw size; the dtype has been checked."""
+        return math.prod(self.shape) * STORAGE[self.dtype].itemsize
+
+    @property
+    def leaf(self) -> Leaf:
+        """Its leaf of the state id."""
+        return Leaf(self.dtype, self.shape, self.digest)
+
+
+class Frame(Record):
+    """A bucket object of pieces."""
+
+    digest: Digest
+    size: Annotated[int, Field(gt=0, le=MAX_FRAME)]
+
+    @property
+    def key(self) -> str:
+        """Its name in the bucket."""
+        return f"frames/{self.digest}"
+
+
+class ManifestRef(Record):
+    """Names a manifest and fixes its bytes; also the content of `latest/<version>`."""
+
+    key: str
+    digest: Digest
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return canonical(self)
+
+    @classmethod
+    def parse(cls, data: bytes) -> ManifestRef:
+        """Raises RefusedWeights if `data` is not a reference."""
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            raise RefusedWeights(
+                "a version pointer in the bucket is damaged",
+                value=data[:80],
+                fix="restore the bucket's latest/ objects",
+            ) from error
+
+
+class Manifest(Record):
+    """Example: version 3 of run "desk", which changes two of 272 tensors."""
+
+    format: str = FORMAT
+    run_id: str
+    version: Count
+    stage: str
+    """`base`, `midtrain` or `rl`."""
+    step: Count
+    """RL or mid-training step that made it; 0 for the base."""
+    parent_state_id: StateId | None
+    """None exactly for version 0."""
+    state_id: StateId
+    base_state_id: StateId
+    previous: ManifestRef | None
+    """Manifest of the parent; None exactly for version 0."""
+    tensors: tuple[TensorEntry, ...]
+    """Sorted by name."""
+    frames: tuple[Frame, ...]
+    piece_bytes: Annotated[int, Field(gt=0, le=MAX_PIECE, multiple_of=8)]
+    bytes_full: Count
+    """Of a dense copy of all tensors."""
+    created_at: Annotated[float, Field(allow_inf_nan=False)]
+    """Unix seconds."""
+
+    @property
+    def key(self) -> str:
+        """Its name in the bucket."""
+        return manifest_key(self.version, self.state_id)
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return canonical(self)
+
+    def ref(self) -> ManifestRef:
+        """The reference by which a successor or a pointer names this manifest."""
+        return ManifestRef(key=self.key, digest=digest_bytes(self.to_bytes()))
+
+    def weight_version(self) -> WeightVersion:
+        """The record that the ledger keeps."""
+        return WeightVersion(
+            version=self.version,
+            state_id=self.state_id,
+            parent_state_id=self.parent_state_id,
+            manifest=self.key,
+            stage=self.stage,
+            bytes_shipped=sum(frame.size for frame in self.frames) + len(self.to_bytes()),
+            bytes_full=self.bytes_full,
+        )
+
+    @classmethod
+    def parse(cls, data: bytes) -> Manifest:
+        """Reads and checks a manifest by itself. Raises RefusedWeights."""
+        try:
+            found = json.loads(data).get("format")
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise _refused("a manifest is not JSON", str(error)) from error
+        if found != FORMAT:
+            raise RefusedWeights(
+                f"a manifest has an unknown format, this pool reads {FORMAT}",
+                value=found,
+                fix="update the pool, or publish with a matching release",
+            )
+        try:
+            manifest = cls.model_validate_json(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise _refused(f"a manifest has a bad {first['loc']}", first["msg"]) from error
+        if manifest.to_bytes() != data:
+            raise _refused("a manifest is not in canonical form", manifest.key)
+        _check_chain(manifest)
+        _check_layout(manifest)
+        return manifest
+
+
+def manifest_key(version: int, state_id: str) -> str:
+    """`manifests/<version>-<first 16 hex digits of the state id>.json`."""
+    return f"manifests/{version:08d}-{state_id.removeprefix('b3:')[:16]}.json"
+
+
+def pointer_key(version: int) -> str:
+    """`latest/<version>`, 8 digits, so that names sort as numbers."""
+    return f"latest/{version:08d}"
+
+
+def canonical(record: Record) -> bytes:
+    """The one JSON form of a record: sorted keys, no spaces, ASCII."""
+    plain = record.model_dump(mode="json")
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _check_chain(manifest: Manifest) -> None:
+    if manifest.version == 0:
+        if manifest.previous or manifest.parent_state_id or manifest.frames:
+            raise _refused("a base manifest names a parent or frames", manifest.key)
+        if manifest.state_id != manifest.base_state_id:
+            raise _refused("a base manifest is not its own base", manifest.key)
+    elif manifest.previous is None or manifest.parent_state_id is None:
+        raise _refused("a manifest names no parent", manifest.key)
+    elif manifest.previous.key != manifest_key(manifest.version - 1, manifest.parent_state_id):
+        raise _refused(f"manifest {manifest.key} does not follow its parent", manifest.previous.key)
+
+
+def _check_layout(manifest: Manifest) -> None:
+    """Entries are sorted and unique; pieces use up every frame exactly, in order."""
+    names = [entry.name for entry in manifest.tensors]
+    if names != sorted(set(names)):
+        raise _refused("a manifest lists tensors twice or out of order", manifest.key)
+    frame, offset = 0, 0
+    for entry in manifest.tensors:
+        if entry.dtype not in STORAGE:
+            raise _refused(f"tensor {entry.name} has an unknown dtype", entry.dtype)
+        expected = 0 if manifest.version == 0 else -(-entry.nbytes // manifest.piece_bytes)
+        if len(entry.pieces) != expected:
+            raise _refused(
+                f"tensor {entry.name} has {len(entry.pieces)} pieces instead of {expected}",
+                manifest.key,
+            )
+        for i, piece in enumerate(entry.pieces):
+            raw_size = min(manifest.piece_bytes, entry.nbytes - i * manifest.piece_bytes)
+            if piece.size > raw_size + HEADER.size:
+                raise _refused(f"a piece of {entry.name} is larger than its raw bytes", piece.size)
+            if frame < len(manifest.frames) and offset == manifest.frames[frame].size:
+                frame, offset = frame + 1, 0
+            end = offset + piece.size
+            fits = frame < len(manifest.frames) and end <= manifest.frames[frame].size
+            if (piece.frame, piece.offset) != (frame, offset) or not fits or not piece.size:
+                raise _refused(
+                    f"a piece of {entry.name} is missing, repeated or out of order", manifest.key
+                )
+            offset = end
+    if manifest.frames and (frame, offset) != (len(manifest.frames) - 1, manifest.frames[-1].size):
+        raise _refused("a manifest leaves bytes of its frames unused", manifest.key)
+
+
+def _refused(what: str, value: object) -> RefusedWeights:
+    return RefusedWeights(what, value=value, fix="publish the version again, the bucket is damaged")

@@ -1,0 +1,267 @@
+"""Publishing a version.
+
+    old, new ──► digests ──► pieces ──► frames/<digest>  ─┐   all of it durable
+                                        manifests/<v>-<id> ┘   before
+                                        latest/<v>             is created
+
+`publish` uploads, `announce` creates the pointer; the trainer commits to its ledger in between.
+Every write is create-only and named by content or version, so after a crash anywhere both calls
+are made again with the same arguments and end in the same place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from tradewind.types.errors import Conflict, UserError
+from tradewind.types.weights import WeightVersion
+from tradewind.weights.bucket import Bucket, NotInBucket
+from tradewind.weights.chain import newest_version, read_frame, read_manifest, read_pointer
+from tradewind.weights.codec import PIECE_BYTES, encode_piece
+from tradewind.weights.digest import digest_bytes
+from tradewind.weights.manifest import (
+    MAX_MANIFEST,
+    Frame,
+    Manifest,
+    ManifestRef,
+    Piece,
+    TensorEntry,
+    manifest_key,
+    pointer_key,
+)
+from tradewind.weights.state import State
+from tradewind.weights.tensors import Array, Bytes, TensorSet, raw
+
+FRAME_BYTES = 8 * 2**20
+"""A frame is closed when it has grown to this size."""
+
+
+class Publisher:
+    """Writes the versions of one run. `threads` code and hash at the same time."""
+
+    def __init__(self, bucket: Bucket, run_id: str, *, threads: int = 2) -> None:
+        self._bucket = bucket
+        self._run_id = run_id
+        self._threads = threads
+
+    def publish(
+        self,
+        version: int,
+        parent: WeightVersion | None,
+        old: Mapping[str, Array],
+        new: Mapping[str, Array],
+        stage: str,
+        *,
+        step: int = 0,
+    ) -> WeightVersion:
+        """Uploads `new` as `version`, a delta to `old`, the tensors of `parent`; announces nothing.
+
+        Version 0 has no parent, and `old` is not looked at. Idempotent. Raises UserError if `old`
+        is not what `parent` published or names, shapes or dtypes differ, and Conflict if `version`
+        is not the one after `parent` or the bucket belongs to another run.
+        """
+        after = State.of(version, TensorSet.of(new), threads=self._threads)
+        if parent is None:
+            if version != 0:
+                raise Conflict(f"version {version} has no parent, only version 0 is the base")
+            return self._put_manifest(self._base(after, stage))
+        if version != parent.version + 1:
+            raise Conflict(f"version {version} cannot follow version {parent.version}")
+        before = State.of(parent.version, TensorSet.of(old), threads=self._threads)
+        _check_fit(before, after, parent)
+        return self._put_manifest(self._delta(parent, before, after, stage, step))
+
+    def announce(self, version: WeightVersion) -> None:
+        """Creates `latest/<version>`: from then on pools go to it. Idempotent.
+
+        Raises Conflict if another trainer announced a different state under this number, or if
+        the parent is not announced.
+        """
+        ref = self._ref_of(version)
+        manifest = read_manifest(self._bucket, ref, run_id=self._run_id)
+        if manifest.previous and self._pointer(version.version - 1) != manifest.previous:
+            raise Conflict(f"version {version.version} does not follow an announced parent")
+        try:
+            self._bucket.put_new(pointer_key(version.version), ref.to_bytes())
+        except Conflict:
+            held = read_pointer(self._bucket, version.version)
+            if held != ref:
+                raise Conflict(
+                    f"version {version.version} is already announced as {held.key}, "
+                    f"another trainer writes to {self._bucket.url}"
+                ) from None
+
+    def history(self) -> list[WeightVersion]:
+        """All announced versions, from 0 on.
+
+        Raises Conflict if one is missing or does not follow the one before it, RefusedWeights if
+        a manifest is damaged.
+        """
+        newest = newest_version(self._bucket)
+        found: list[WeightVersion] = []
+        previous: ManifestRef | None = None
+        for number in range(0 if newest is None else newest + 1):
+            ref = self._pointer(number)
+            if ref is None:
+                raise Conflict(f"the history has {newest} but not {number} in {self._bucket.url}")
+            manifest = read_manifest(self._bucket, ref, run_id=self._run_id)
+            if manifest.previous != previous:
+                raise Conflict(f"{ref.key} does not follow {previous and previous.key}")
+            found.append(manifest.weight_version())
+            previous = ref
+        return found
+
+    def _base(self, state: State, stage: str) -> Manifest:
+        return Manifest(
+            run_id=self._run_id,
+            version=0,
+            stage=stage,
+            step=0,
+            parent_state_id=None,
+            state_id=state.state_id,
+            base_state_id=state.state_id,
+            previous=None,
+            tensors=tuple(_entry(state, name, ()) for name in sorted(state.tensors)),
+            frames=(),
+            piece_bytes=PIECE_BYTES,
+            bytes_full=state.tensors.nbytes,
+            created_at=time.time(),
+        )
+
+    def _delta(
+        self, parent: WeightVersion, before: State, after: State, stage: str, step: int
+    ) -> Manifest:
+        previous = self._ref_of(parent)
+        base = read_manifest(self._bucket, previous, run_id=self._run_id).base_state_id
+        changed = [n for n in sorted(after.leaves) if after.leaves[n] != before.leaves[n]]
+        pieces, frames = self._upload(before, after, changed)
+        return Manifest(
+            run_id=self._run_id,
+            version=after.version,
+            stage=stage,
+            step=step,
+            parent_state_id=before.state_id,
+            state_id=after.state_id,
+            base_state_id=base,
+            previous=previous,
+            tensors=tuple(_entry(after, name, tuple(pieces[name])) for name in changed),
+            frames=tuple(frames),
+            piece_bytes=PIECE_BYTES,
+            bytes_full=after.tensors.nbytes,
+            created_at=time.time(),
+        )
+
+    def _upload(
+        self, before: State, after: State, changed: list[str]
+    ) -> tuple[dict[str, list[Piece]], list[Frame]]:
+        """Codes the changed tensors in order; frames go out while later pieces are coded."""
+        frames: list[Frame] = []
+        open_frame = bytearray()
+        pieces: dict[str, list[Piece]] = {name: [] for name in changed}
+
+        def encode(job: tuple[str, Bytes, Bytes, int]) -> tuple[str, bytes]:
+            name, old, new, itemsize = job
+            return name, encode_piece(old, new, itemsize)
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            for name, coded in pool.map(encode, _jobs(before, after, changed)):
+                place = Piece(frame=len(frames), offset=len(open_frame), size=len(coded))
+                pieces[name].append(place)
+                open_frame += coded
+                if len(open_frame) >= FRAME_BYTES:
+                    frames.append(self._put_frame(bytes(open_frame)))
+                    open_frame.clear()
+        if open_frame:
+            frames.append(self._put_frame(bytes(open_frame)))
+        return pieces, frames
+
+    def _put_frame(self, data: bytes) -> Frame:
+        frame = Frame(digest=digest_bytes(data), size=len(data))
+        try:
+            self._bucket.put_new(frame.key, data)
+        except Conflict:
+            # an earlier attempt uploaded it; what stands there must be whole
+            read_frame(self._bucket, frame)
+        return frame
+
+    def _put_manifest(self, manifest: Manifest) -> WeightVersion:
+        try:
+            self._bucket.put_new(manifest.key, manifest.to_bytes())
+        except Conflict:
+            # an earlier attempt uploaded it with another time, or another trainer did
+            held = Manifest.parse(self._bucket.get(manifest.key, limit=MAX_MANIFEST))
+            if not _same_version(held, manifest):
+                raise Conflict(
+                    f"{manifest.key} in {self._bucket.url} was written by run {held.run_id!r} "
+                    f"with other content"
+                ) from None
+            for frame in held.frames:
+                read_frame(self._bucket, frame)
+            manifest = held
+        return manifest.weight_version()
+
+    def _ref_of(self, version: WeightVersion) -> ManifestRef:
+        try:
+            data = self._bucket.get(version.manifest, limit=MAX_MANIFEST)
+        except NotInBucket as error:
+            raise UserError(
+                f"the manifest of version {version.version} is not in the bucket",
+                value=version.manifest,
+                fix="use the bucket with which the run was started",
+            ) from error
+        expected = manifest_key(version.version, version.state_id)
+        if version.manifest != expected:
+            raise Conflict(f"version {version.version} is {expected}, not {version.manifest}")
+        return ManifestRef(key=version.manifest, digest=digest_bytes(data))
+
+    def _pointer(self, version: int) -> ManifestRef | None:
+        try:
+            return read_pointer(self._bucket, version)
+        except NotInBucket:
+            return None
+
+
+def _same_version(held: Manifest, ours: Manifest) -> bool:
+    """Equal but for the time and for how the delta was coded, which a new release may change."""
+    free = ("created_at", "tensors", "frames", "piece_bytes")
+    return held == ours.model_copy(update={name: getattr(held, name) for name in free})
+
+
+def _check_fit(before: State, after: State, parent: WeightVersion) -> None:
+    if before.state_id != parent.state_id:
+        raise UserError(
+            f"the weights before the step are not those of version {parent.version}",
+            value=before.state_id,
+            fix=f"resume from the checkpoint of version {parent.version} ({parent.state_id})",
+        )
+    kinds = [
+        {name: (leaf.dtype, leaf.shape) for name, leaf in state.leaves.items()}
+        for state in (before, after)
+    ]
+    if kinds[0] != kinds[1]:
+        odd = sorted(name for name, _ in kinds[0].items() ^ kinds[1].items())
+        raise UserError(
+            "names, shapes or dtypes of the weights changed between two versions",
+            value=odd[:5],
+            fix="publish the tensors under the names of the base checkpoint",
+        )
+
+
+def _entry(state: State, name: str, pieces: tuple[Piece, ...]) -> TensorEntry:
+    leaf = state.leaves[name]
+    return TensorEntry(
+        name=name, dtype=leaf.dtype, shape=leaf.shape, digest=leaf.digest, pieces=pieces
+    )
+
+
+def _jobs(
+    before: State, after: State, changed: list[str]
+) -> Iterator[tuple[str, Bytes, Bytes, int]]:
+    for name in changed:
+        old, new = raw(before.tensors[name]), raw(after.tensors[name])
+        itemsize = after.tensors[name].itemsize
+        for begin in range(0, new.size, PIECE_BYTES):
+            cut = slice(begin, begin + PIECE_BYTES)
+            yield name, old[cut], new[cut], itemsize
