@@ -1,0 +1,7 @@
+"""`python -m tradewind.grader`."""
+
+import sys
+
+from tradewind.grader.main import main
+
+sys.exit(main())

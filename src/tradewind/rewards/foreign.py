@@ -1,0 +1,100 @@
+"""A verifier of your own, `path/to/file.py:object`, run in a killable child.
+
+The file belongs to whoever owns the run, so its verdict is believed; the child is there for its
+crashes and endless loops, which become `VerifierFailed` and, after a retry, a null.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from tradewind.rewards import foreign_child
+from tradewind.rewards.config import RewardConfig
+from tradewind.rewards.process import KillableProcess, NoAnswer
+from tradewind.rewards.reward import Verdict, VerifierFailed
+from tradewind.types.errors import UserError
+from tradewind.types.outcome import Outcome
+from tradewind.types.record import Json
+from tradewind.types.task import Task
+
+_START_S = 60.0
+"""Longest that the import of the file may take."""
+
+
+class ForeignReward:
+    """Implements `Reward` for the `object` of a file: a function or an object with `score`.
+
+    `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `name`,
+    `version` and `check(task)` are used if the object has them.
+    """
+
+    def __init__(self, entry: str, config: RewardConfig) -> None:
+        """Raises `UserError` if the file or the object is not there or does not import."""
+        file, _, attribute = entry.partition(":")
+        path = Path(file)
+        if not path.is_file():
+            raise UserError(
+                "the verifier's file does not exist", value=file, fix="check [grader] reward"
+            )
+        argv = [
+            sys.executable,
+            "-P",
+            str(Path(foreign_child.__file__)),
+            str(path.resolve()),
+            attribute,
+        ]
+        self._entry, self._deadline = entry, config.deadline_s
+        self._process = KillableProcess(
+            argv, memory_mb=config.memory_mb, max_bytes=config.max_bytes
+        )
+        about = self._about()
+        self.name, self.version = str(about["name"]), str(about["version"])
+
+    def score(self, task: Task, outcome: Outcome) -> Verdict:
+        """What the object's `score` says."""
+        answer = self._ask(
+            {
+                "ask": "score",
+                "task": task.model_dump(mode="json"),
+                "outcome": outcome.model_dump(mode="json"),
+            }
+        )
+        try:
+            return Verdict(value=answer["value"], cause=answer.get("cause"))
+        except (KeyError, ValidationError) as error:
+            raise VerifierFailed(f"{self._entry} returned no verdict: {answer}") from error
+
+    def check(self, task: Task) -> str | None:
+        """What the object's `check` says, if it has one."""
+        answer = self._ask({"ask": "check", "task": task.model_dump(mode="json")})
+        return answer.get("cause")
+
+    def close(self) -> None:
+        """End the child."""
+        self._process.kill()
+
+    def _about(self) -> Json:
+        try:
+            about = self._process.ask({"ask": "about"}, _START_S)
+        except NoAnswer as error:
+            about = {"error": str(error)}
+        if "error" in about:
+            self.close()
+            raise UserError(
+                f"the verifier cannot be loaded ({about['error']})",
+                value=self._entry,
+                fix="write [grader] reward as path/to/file.py:object, with a score(task, outcome)",
+            )
+        return about
+
+    def _ask(self, question: Json) -> Json:
+        try:
+            answer = self._process.ask(question, self._deadline)
+        except NoAnswer as error:
+            raise VerifierFailed(f"{self._entry}: {error}") from error
+        if "error" in answer:
+            raise VerifierFailed(f"{self._entry}: {answer['error']}")
+        return answer

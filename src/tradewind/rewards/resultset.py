@@ -1,0 +1,147 @@
+"""Verifier `resultset`: does the agent's SQL return what the reference SQL returns?
+
+    task.reference   {"sql": str, "ordered": bool = false}
+    outcome          artefacts["sql"]: str, what the agent settled on
+
+Rows that the agent's side reports are not looked at: both queries run here, in a killable child.
+What the policy can cause (no SQL, bad SQL, a query that is too slow or too large, or that kills
+the child) is graded 0; only the verifier's own failure raises `VerifierFailed`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tradewind.rewards import sql_child
+from tradewind.rewards.config import RewardConfig
+from tradewind.rewards.process import KillableProcess, NoAnswer
+from tradewind.rewards.reward import Verdict, VerifierFailed
+from tradewind.rewards.rows import difference
+from tradewind.types.errors import UserError
+from tradewind.types.outcome import Outcome
+from tradewind.types.task import Task
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows, or why there are none."""
+
+    columns: int = 0
+    rows: tuple[tuple[Any, ...], ...] = ()
+    error: str | None = None
+
+
+class ResultSet:
+    """Implements `Reward`."""
+
+    name = "resultset"
+    version = "1"
+
+    def __init__(self, config: RewardConfig) -> None:
+        """Raises `UserError` if the database is missing or is none."""
+        self._config = config
+        database = _existing(config.database)
+        argv = [sys.executable, "-I", str(Path(sql_child.__file__)), str(database)]
+        self._process = KillableProcess(
+            argv, memory_mb=config.memory_mb, max_bytes=config.max_bytes
+        )
+        self._references: dict[str, Table] = {}
+
+    def score(self, task: Task, outcome: Outcome) -> Verdict:
+        """1.0 if the result sets are the same, else 0.0 with the difference as evidence."""
+        sql = outcome.artefacts.get("sql")
+        if not isinstance(sql, str) or not sql.strip():
+            return Verdict(value=0.0, cause="no SQL was reported")
+        expected = self._reference(task.reference["sql"])
+        if expected.error is not None:
+            raise VerifierFailed(f"the reference query failed: {expected.error}")
+        got = self._candidate(sql, task.reference["sql"])
+        if got.error is not None:
+            return Verdict(value=0.0, cause=got.error)
+        return _verdict(expected, got, ordered=bool(task.reference.get("ordered", False)))
+
+    def check(self, task: Task) -> str | None:
+        """Whether the reference can be run, and returns rows that a blank answer would not."""
+        sql = task.reference.get("sql")
+        if not isinstance(sql, str) or not sql.strip():
+            return 'its reference has no "sql"'
+        expected = self._reference(sql)
+        if expected.error is not None:
+            return f"its reference query fails ({expected.error})"
+        if not expected.rows:
+            return "its reference query returns no rows, so that an empty answer would pass"
+        return None
+
+    def close(self) -> None:
+        """End the child."""
+        self._process.kill()
+
+    def _reference(self, sql: str) -> Table:
+        """The reference's rows; the database is read-only, so they are computed once."""
+        if sql not in self._references:
+            try:
+                self._references[sql] = self._run(sql)
+            except NoAnswer as error:
+                raise VerifierFailed(f"the reference query: {error}") from error
+        return self._references[sql]
+
+    def _candidate(self, sql: str, known_good: str) -> Table:
+        """The candidate's rows.
+
+        A child that dies may be the machine's fault, so it is asked again; after a second death a
+        query that is known to work shows whose fault it was.
+        """
+        for _ in range(2):
+            try:
+                return self._run(sql)
+            except NoAnswer as error:
+                why = str(error)
+        try:
+            self._run(known_good)
+        except NoAnswer as error:
+            raise VerifierFailed(f"the verifier's process does not work: {error}") from error
+        return Table(error=f"the query was killed twice ({why})")
+
+    def _run(self, sql: str) -> Table:
+        config = self._config
+        question = {
+            "sql": sql,
+            "max_steps": config.max_steps,
+            "max_rows": config.max_rows,
+            "max_bytes": config.max_bytes,
+        }
+        answer = self._process.ask(question, config.deadline_s)
+        if "error" in answer:
+            return Table(error=str(answer["error"]))
+        return Table(answer["columns"], tuple(tuple(row) for row in answer["rows"]))
+
+
+def _verdict(expected: Table, got: Table, *, ordered: bool) -> Verdict:
+    if expected.columns != got.columns:
+        what = f"{expected.columns} columns expected, {got.columns} returned"
+        return Verdict(value=0.0, cause=what)
+    differs = difference(expected.rows, got.rows, ordered=ordered)
+    return Verdict(value=1.0 if differs is None else 0.0, cause=differs)
+
+
+def _existing(database: Path | None) -> Path:
+    if database is None:
+        raise UserError(
+            "the verifier 'resultset' needs a database",
+            fix="set [grader] database to a SQLite file",
+        )
+    try:
+        with closing(sql_child.connect(str(database))) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise UserError(
+            f"the grader's database cannot be read ({error})",
+            value=str(database),
+            fix="set [grader] database to an existing SQLite file",
+        ) from error
+    return database

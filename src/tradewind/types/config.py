@@ -1,0 +1,56 @@
+"""Configuration of a process: a pydantic model per package, read from a JSON or TOML file."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tradewind.types.errors import UserError
+
+
+class Config(BaseModel):
+    """Frozen, closed to unknown keys; every field has a default and a docstring under it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    @classmethod
+    def read(cls, path: Path | None) -> Self:
+        """The configuration in a `.toml` or JSON file, or all defaults for None.
+
+        Raises `UserError` with a sentence for every unknown key and wrong value.
+        """
+        values = {} if path is None else _load(path)
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{'.'.join(map(str, fault['loc']))} = {fault['input']!r}: {fault['msg']}"
+                for fault in error.errors()
+            )
+            raise UserError(
+                f"the configuration does not work ({faults})",
+                value=str(path),
+                fix=f"known keys are {', '.join(cls.model_fields)}",
+            ) from error
+
+
+def _load(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except OSError as error:
+        raise UserError(
+            f"the configuration cannot be read ({error.strerror})",
+            value=str(path),
+            fix="check the path after --config",
+        ) from error
+    except ValueError as error:
+        raise UserError(
+            f"the configuration is neither JSON nor TOML ({error})",
+            value=str(path),
+            fix="write a JSON file, or TOML with the suffix .toml",
+        ) from error
