@@ -1,0 +1,123 @@
+"""All calls of rollouts: which is new, which is a retry, whose client went away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from tradewind.gateway.answer import Answer
+from tradewind.gateway.call import Call
+from tradewind.gateway.conversation import Attempt, Conversation
+from tradewind.gateway.refusal import Refusal, bad_request, ended
+from tradewind.gateway.session import Sessions
+from tradewind.gateway.turn import Parts, TurnRun
+from tradewind.ledger.turns import Session
+from tradewind.render.message import canonical
+from tradewind.types import UserError
+
+_MOST_KEPT = 2048
+
+
+class Traffic:
+    """Holds the conversations of running rollouts; rebuilt from the ledger after a restart."""
+
+    def __init__(self, parts: Parts, sessions: Sessions) -> None:
+        self._parts, self._sessions = parts, sessions
+        self._conversations: OrderedDict[str, Conversation] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[Conversation]] = {}
+
+    async def lose_leftovers(self) -> int:
+        """Gives up the turns that an earlier life of this gateway left open; how many."""
+        journal = self._parts.journal
+        left = await journal.read(journal.ledger.open_intents)
+        for turn in left:
+            await journal.write(journal.ledger.lose_turn, turn)
+        return len(left)
+
+    async def answer(self, session: Session, call: Call) -> Answer:
+        """The growing answer to `call`; for a retry that of its first attempt."""
+        conversation = await self._conversation(session.rollout_id)
+        try:
+            asked = canonical(call.messages)
+        except UserError as error:
+            raise bad_request(str(error), param="messages") from error
+        # No await from here to the registration, or a call and its retry could both be new.
+        earlier = conversation.earlier(call, asked)
+        if earlier is not None:
+            self._parts.metrics.joined += 1
+            return earlier
+        if len(conversation.in_flight) >= self._parts.config.max_parallel:
+            raise Refusal(429, "too_many_calls", "Too many calls at once.", retry_after_s=1.0)
+        answer = Answer(session.rollout_id)
+        conversation.attempts.append(Attempt(answer, asked, call.digest, call.idempotency_key))
+        run = TurnRun(self._parts, session, conversation, call, answer)
+        answer.task = asyncio.create_task(run.run())
+        return answer
+
+    def delivered(self, answer: Answer) -> None:
+        """The whole answer was written to the agent."""
+        if answer.delivered or not answer.recorded:
+            return
+        answer.delivered = True
+        self._parts.metrics.delivered_tokens += answer.output_tokens
+        self._parts.journal.later(self._parts.journal.ledger.deliver_turn, answer.id)
+
+    async def left(self, answer: Answer) -> None:
+        """A client went away. If nobody is left, the answer is cancelled, and its turn lost.
+
+        An answer of which nothing was shown yet goes on for a while: SDKs drop the connection at
+        their timeout and then ask again, which must not sample again.
+        """
+        if not answer.streamed:
+            await asyncio.sleep(self._parts.config.orphan_grace_s)
+        if not answer.heard and not answer.ended and answer.task is not None:
+            answer.task.cancel()
+
+    async def end_sealed(self) -> None:
+        """Cancels what is in flight for rollouts that have ended meanwhile."""
+        for conversation in list(self._conversations.values()):
+            in_flight = conversation.in_flight
+            if in_flight and not await self._sessions.still_open(conversation.rollout_id):
+                for answer in in_flight:
+                    answer.fail(ended(f"{conversation.rollout_id} has ended"))
+                _cancel(in_flight)
+
+    async def close(self) -> None:
+        """Cancels everything in flight; returns when it is recorded as lost."""
+        tasks = [
+            task for known in self._conversations.values() for task in _cancel(known.in_flight)
+        ]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _conversation(self, rollout: str) -> Conversation:
+        known = self._conversations.get(rollout)
+        if known is not None:
+            self._conversations.move_to_end(rollout)
+            return known
+        loading = self._loading.get(rollout)
+        if loading is None:
+            loading = asyncio.create_task(self._load(rollout))
+            self._loading[rollout] = loading
+            loading.add_done_callback(lambda _: self._loading.pop(rollout, None))
+        return await asyncio.shield(loading)
+
+    async def _load(self, rollout: str) -> Conversation:
+        turns = await self._parts.journal.read(self._parts.journal.ledger.turns, rollout)
+        loaded = Conversation.of(rollout, turns)
+        self._conversations[rollout] = loaded
+        if len(self._conversations) > _MOST_KEPT:
+            self._drop_oldest()
+        return loaded
+
+    def _drop_oldest(self) -> None:
+        for rollout, known in self._conversations.items():
+            if not known.in_flight:
+                del self._conversations[rollout]
+                return
+
+
+def _cancel(answers: list[Answer]) -> list[asyncio.Task[None]]:
+    tasks = [answer.task for answer in answers if answer.task is not None]
+    for task in tasks:
+        task.cancel()
+    return tasks

@@ -1,0 +1,100 @@
+"""Who decides how an answer is sampled."""
+
+from __future__ import annotations
+
+import openai
+import pytest
+
+from tradewind.gateway.config import GatewayConfig
+from tradewind.gateway.parameters import CHAT, Rule, apply, table
+from tradewind.gateway.refusal import Refusal
+from tradewind.types import Priority, Purpose
+
+ASKED = {"temperature": 0.1, "top_p": 0.5, "max_tokens": 5000, "seed": 3}
+
+
+def test_agent_cannot_change_how_a_rollout_is_sampled(world):
+    world.ask(world.lease().model_key, "hi", **ASKED, frequency_penalty=1.5)
+    (request,) = world.paris.requests
+    assert (request.temperature, request.top_p, request.max_tokens) == (1.0, 1.0, 64)
+    assert request.seed not in (None, 3)
+    assert request.priority == Priority.ROLLOUT
+    assert request.stop_ids == world.paris.renderer.stop_ids
+    assert world.gateway.metrics.overridden == dict.fromkeys([*ASKED, "frequency_penalty"], 1)
+
+
+def test_evaluation_is_greedy_whatever_is_asked(world):
+    world.ask(world.eval_lease(0).model_key, "hi", **ASKED)
+    (request,) = world.paris.requests
+    assert (request.temperature, request.top_p, request.seed) == (0.0, 1.0, None)
+    assert request.priority == Priority.EVAL
+
+
+def test_users_get_what_they_ask_for(world):
+    world.client().chat.completions.create(
+        model="m", messages=[{"role": "user", "content": "x"}], **{**ASKED, "max_tokens": 7}
+    )
+    (request,) = world.paris.requests
+    assert (request.temperature, request.top_p, request.max_tokens) == (0.1, 0.5, 7)
+    assert (request.seed, request.priority) == (3, Priority.USER)
+
+
+def test_short_answer_ends_by_length_and_the_next_turn_extends_it(world):
+    lease = world.lease()
+    world.paris.script.append(world.reply("hello"))
+    answer = world.ask(lease.model_key, "hi", max_completion_tokens=3)
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("hel", "length")
+    world.ask(lease.model_key, "hi", "hel", "more")
+    one, two = world.turns(lease)
+    assert two.parent == one.turn_id
+    spoken = one.prompt_ids + one.completion.output_ids
+    assert two.prompt_ids[: len(spoken) + 1] == (*spoken, 258)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"n": 2}, "unsupported_parameter"),
+        ({"stop": ["x"]}, "unsupported_parameter"),
+        ({"tools": [{}]}, "unsupported_parameter"),
+        ({"logprobs": True}, "unsupported_parameter"),
+        ({"response_format": {"type": "json_object"}}, "unsupported_parameter"),
+        ({"temprature": 1}, "unknown_parameter"),
+        ({"temperature": "hot"}, "invalid_value"),
+        ({"temperature": 3}, "invalid_value"),
+        ({"max_tokens": 0}, "invalid_value"),
+        ({"max_tokens": 1.5}, "invalid_value"),
+        ({"stream": "yes"}, "invalid_value"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("purpose", [None, Purpose.TRAIN])
+def test_what_cannot_be_served_is_refused_with_its_name(purpose, body, code):
+    with pytest.raises(Refusal) as caught:
+        apply(body, purpose, GatewayConfig(), lambda name: None)
+    assert (caught.value.status, caught.value.code) == (400, code)
+    assert caught.value.param in body
+
+
+@pytest.mark.parametrize("row", CHAT.values(), ids=lambda row: row.name)
+def test_values_that_mean_nothing_are_always_allowed(row):
+    for value in row.neutral:
+        for purpose in (None, *Purpose):
+            apply({row.name: value}, purpose, GatewayConfig(), lambda name: None)
+
+
+def test_users_are_told_when_a_penalty_would_be_ignored():
+    with pytest.raises(Refusal, match="frequency_penalty"):
+        apply({"frequency_penalty": 1.0}, None, GatewayConfig(), lambda name: None)
+
+
+def test_table_prints_every_parameter():
+    lines = table().splitlines()
+    assert len(lines) == len(CHAT) + 1
+    assert any(line.split()[:3] == ["temperature", "force", "pass"] for line in lines)
+    assert {row.rollout for row in CHAT.values()} == set(Rule)
+
+
+def test_misspelt_parameter_gets_400_over_http(world):
+    with pytest.raises(openai.BadRequestError, match="max_token"):
+        world.ask(world.lease().model_key, "hi", extra_body={"max_token": 5})
