@@ -7,6 +7,7 @@ advisory lock gives writers the same order.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,7 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._writing = threading.Lock()  # threads queue here, not in SQLite's polling
 
     @classmethod
     def open(cls, url: str | Path) -> Self:
@@ -82,7 +84,7 @@ class Database:
         A killed process never loses what was committed. `durable` holds through a power cut too,
         for the few records that have a counterpart outside (a published version).
         """
-        with self._engine.connect() as conn:
+        with self._writing, self._engine.connect() as conn:
             conn = conn.execution_options(tradewind_write=True)
             sqlite_sync = durable and conn.dialect.name == "sqlite"
             if sqlite_sync:

@@ -92,7 +92,7 @@ class Evals(Database):
             requested = select(evals).where(~evals.c.opened).order_by(evals.c.requested_at)
             for row in conn.execute(requested).all():
                 for task in _task_rows(conn, row.split, row.limit):
-                    open_group(conn, task.task_id, 1, row.version, origin=row.name)
+                    open_group(conn, task.task_id, 1, (row.version, row.version), origin=row.name)
                     opened += 1
                 conn.execute(update(evals).where(evals.c.name == row.name).values(opened=True))
         return opened

@@ -36,11 +36,14 @@ _OUTSTANDING = (GroupState.OPEN.value, GroupState.CLOSED.value)
 class Groups(Database):
     """Called by the controller."""
 
-    def open_training_group(self, size: int, limit: int | None = None) -> Group | None:
+    def open_training_group(
+        self, size: int, limit: int | None = None, min_version: int = 0
+    ) -> Group | None:
         """Draw the next task and open `size` waiting rollouts of it.
 
         None, and nothing drawn, if `limit` training groups are already outstanding (open or
-        closed, not yet consumed). Raises `UserError` if there is no training task.
+        closed, not yet consumed). Pools with weights older than `min_version` shall not answer
+        it. Raises `UserError` if there is no training task.
         """
         with self.write() as conn:
             if limit is not None and _outstanding(conn) >= limit:
@@ -50,7 +53,7 @@ class Groups(Database):
                 conn,
                 draw.task_id,
                 size,
-                newest_version(conn),
+                (newest_version(conn), min_version),
                 attempt=draw.attempt,
                 origin=draw.draw,
             )
@@ -127,14 +130,15 @@ def open_group(
     conn: Connection,
     task_id: str,
     size: int,
-    version: int,
+    versions: tuple[int, int],
     *,
     attempt: int = 0,
     origin: int | str,
 ) -> Group:
     """Insert a group and its waiting rollouts.
 
-    `origin` is the number of its draw (training) or the name of its evaluation.
+    `versions` are the newest when it is opened and the oldest that may answer; `origin` is the
+    number of its draw (training) or the name of its evaluation.
     """
     draw, eval_name = (origin, None) if isinstance(origin, int) else (None, origin)
     number = conn.execute(select(func.count()).select_from(groups)).scalar_one()
@@ -145,11 +149,15 @@ def open_group(
         size=size,
         attempt=attempt,
         eval_name=eval_name,
-        opened_version=version,
+        opened_version=versions[0],
         state=GroupState.OPEN,
     )
     values = group.model_dump(mode="json")
-    conn.execute(insert(groups).values(**values, number=number, draw=draw, opened_at=time.time()))
+    conn.execute(
+        insert(groups).values(
+            **values, number=number, draw=draw, min_version=versions[1], opened_at=time.time()
+        )
+    )
     for index in range(size):
         add_rollout(conn, group.group_id, number, index, group.purpose)
     return group
@@ -230,7 +238,7 @@ def _repeat_if_tainted(conn: Connection, row: AnyRow) -> bool:
             conn,
             row.task_id,
             row.size,
-            asked,
+            (asked, asked),
             attempt=row.attempt + 1,
             origin=row.eval_name,
         )

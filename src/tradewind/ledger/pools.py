@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from tradewind.ledger.database import Database, insert_new, put
-from tradewind.ledger.tables import attestations, pools
+from tradewind.ledger.tables import attestations, beats, pools
 from tradewind.types.weights import Attestation, PoolReport
 
 
@@ -15,7 +16,7 @@ class Pools(Database):
     """Reports come by the controller; the gateway routes by them."""
 
     def record_pool(self, report: PoolReport, now: float | None = None) -> list[int]:
-        """Keep a pool's report and its new attestations; the versions now on record.
+        """Keep a pool's report, beat and new attestations; the versions now on record.
 
         `now` is the receiver's clock: a pool with a wrong clock must not look fresh or dead.
         """
@@ -24,6 +25,7 @@ class Pools(Database):
         with self.write() as conn:
             values = {"version": report.version, "report": body, "at": at}
             put(conn, pools, {"pool": report.pool}, values)
+            put(conn, beats, {"process": f"pool {report.pool}"}, _beat(conn, report, at))
             for attestation in report.attestations:
                 insert_new(conn, attestations, attestation.model_dump())
         return sorted({attestation.version for attestation in report.attestations})
@@ -42,3 +44,15 @@ class Pools(Database):
         query = select(attestations).order_by(attestations.c.activated_at)
         with self.read() as conn:
             return [Attestation(**row) for row in conn.execute(query).mappings()]
+
+
+def _beat(conn: Connection, report: PoolReport, at: float) -> dict[str, Any]:
+    """A pool has no ledger, so its beat is written by whoever records its report."""
+    doing = f"{report.state.value} version {report.version}"
+    if report.detail:
+        doing += f": {report.detail}"
+    known = conn.execute(
+        select(beats).where(beats.c.process == f"pool {report.pool}")
+    ).one_or_none()
+    since = known.since if known is not None and known.doing == doing else at
+    return {"doing": doing, "waiting_for": None, "owner": None, "since": since, "at": at}

@@ -44,6 +44,8 @@ class LeaseTerms:
     """The agent has so long in all."""
     max_running: int
     """No lease while so many rollouts run."""
+    training: bool = True
+    """Whether training rollouts are leased, too."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,15 @@ class Rollouts(Database):
         """Hand the next waiting rollout to `worker`: evaluations first, then the oldest group.
 
         An evaluation is leased only if its version is in `served` (versions that some pool
-        serves). None if nothing can be leased. Two workers never get the same rollout.
+        serves), a training rollout only if `terms.training`. None if nothing can be leased. Two
+        workers never get the same rollout.
         """
+        with self.read() as conn:  # the usual case, none, needs no writer's lock
+            waiting = select(rollouts.c.rollout_id).where(rollouts.c.state == "waiting").limit(1)
+            if conn.execute(waiting).first() is None:
+                return None
         with self.write() as conn:
-            row = _next_waiting(conn, terms.max_running, served)
+            row = _next_waiting(conn, terms, served)
             if row is None:
                 return None
             deadline = now + terms.deadline_s
@@ -191,16 +198,17 @@ def lose_open_turns(conn: Connection, rollout: RolloutId) -> None:
     )
 
 
-def _next_waiting(conn: Connection, max_running: int, served: Collection[int]) -> AnyRow | None:
+def _next_waiting(conn: Connection, terms: LeaseTerms, served: Collection[int]) -> AnyRow | None:
     running = conn.execute(
         select(func.count()).select_from(rollouts).where(rollouts.c.state == "running")
     ).scalar_one()
-    if running >= max_running:
+    if running >= terms.max_running:
         return None
-    leasable = or_(
-        groups.c.purpose == Purpose.TRAIN.value,
-        and_(groups.c.purpose == Purpose.EVAL.value, groups.c.opened_version.in_(list(served))),
+    answerable = and_(
+        groups.c.purpose == Purpose.EVAL.value, groups.c.opened_version.in_(list(served))
     )
+    in_training = groups.c.purpose == Purpose.TRAIN.value
+    leasable = or_(in_training, answerable) if terms.training else answerable
     return conn.execute(
         select(rollouts.c.rollout_id, groups.c.task_id)
         .join(groups, groups.c.group_id == rollouts.c.group_id)

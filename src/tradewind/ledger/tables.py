@@ -76,6 +76,7 @@ groups = Table(
     Column("attempt", Integer, nullable=False, default=0),
     Column("eval_name", ForeignKey("evals.name")),
     Column("opened_version", Integer, nullable=False),
+    Column("min_version", Integer, nullable=False),  # older weights must not answer
     Column("state", String, nullable=False),
     Column("cause", Text),
     Column("opened_at", Double, nullable=False),

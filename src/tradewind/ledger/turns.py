@@ -30,6 +30,8 @@ class Session:
     purpose: Purpose
     version: int | None
     """The only version that may answer (evaluation); None: any version the pools serve."""
+    min_version: int
+    """Pools with older weights must not answer: the tokens would be too stale to train on."""
     open: bool
     """False after the rollout's end: refuse with 409."""
     deadline: float
@@ -64,7 +66,7 @@ class Turns(Database):
         """
         with self.read() as conn:
             row = conn.execute(
-                select(rollouts, groups.c.purpose, groups.c.opened_version)
+                select(rollouts, groups.c.purpose, groups.c.opened_version, groups.c.min_version)
                 .join(keys, keys.c.rollout_id == rollouts.c.rollout_id)
                 .join(groups, groups.c.group_id == rollouts.c.group_id)
                 .where(keys.c.digest == key_digest, keys.c.kind == "model")
@@ -78,6 +80,7 @@ class Turns(Database):
             group_id=row.group_id,
             purpose=purpose,
             version=row.opened_version if purpose is Purpose.EVAL else None,
+            min_version=row.min_version,
             open=row.state == "running",
             deadline=row.deadline,
             seed=_rollout_seed(seed, row.rollout_id),
