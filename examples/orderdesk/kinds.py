@@ -62,8 +62,9 @@ KINDS: tuple[Kind, ...] = (
             "Count the {status} orders of {month}.",
         ),
         (
-            "number of orders with status {status} in {month}",
+            "number of {status} orders in {month}",
             "order count, status {status}, month {month}",
+            "how many orders of month {month} have status {status}",
         ),
     ),
     Kind(
@@ -76,8 +77,9 @@ KINDS: tuple[Kind, ...] = (
             "Count the {status} orders of {city}.",
         ),
         (
-            "number of orders with status {status} by customers in {city}",
+            "number of {status} orders by customers in {city}",
             "order count, status {status}, customer city {city}",
+            "how many orders of customers in {city} have status {status}",
         ),
     ),
     Kind(
@@ -90,8 +92,9 @@ KINDS: tuple[Kind, ...] = (
             "On which day did {city} last place an order that is {status}?",
         ),
         (
-            "most recent day of an order with status {status} by customers in {city}",
+            "day of the latest order with status {status} by customers in {city}",
             "last order day, status {status}, customer city {city}",
+            "latest day on which customers in {city} placed a {status} order",
         ),
     ),
     Kind(
@@ -106,6 +109,7 @@ KINDS: tuple[Kind, ...] = (
         (
             "revenue in {month}",
             "total value of the items ordered in {month}",
+            "money made with all orders of month {month}",
         ),
     ),
     Kind(
@@ -118,8 +122,9 @@ KINDS: tuple[Kind, ...] = (
             "How many units of {category} did we sell in {year}?",
         ),
         (
-            "units ordered of category {category} in {year}",
+            "units sold of category {category} in {year}",
             "total units, category {category}, year {year}",
+            "how much of category {category} was ordered in {year}",
         ),
     ),
     Kind(
@@ -131,8 +136,9 @@ KINDS: tuple[Kind, ...] = (
             "List the {n} dearest {category} products, dearest first.",
         ),
         (
-            "top {n} products of category {category} by price, highest first",
-            "the {n} highest prices of category {category}, titles in descending order",
+            "top {n} products of category {category} by price, most expensive first",
+            "the {n} most expensive titles, category {category}",
+            "dearest {n} products, category {category}, in falling order of price",
         ),
         ordered=True,
     ),
@@ -146,8 +152,9 @@ KINDS: tuple[Kind, ...] = (
             "Name the {n} best selling kinds of {category}, best first.",
         ),
         (
-            "top {n} products of category {category} by units ordered, highest first",
-            "the {n} products of category {category} with the largest total of units, descending",
+            "top {n} products of category {category} by units sold, most sold first",
+            "the {n} best selling titles, category {category}",
+            "{n} products that sell most, category {category}, in falling order of units",
         ),
         ordered=True,
     ),
@@ -161,8 +168,9 @@ KINDS: tuple[Kind, ...] = (
             "Split the {status} orders since {month} by city.",
         ),
         (
-            "number of orders per city with status {status} from {month} on",
-            "order count grouped by customer city, status {status}, day from {month}",
+            "number of {status} orders for each city from {month} on",
+            "order count split by city, status {status}, since {month}",
+            "{status} orders grouped by customer city, day from {month}",
         ),
     ),
     Kind(
@@ -175,8 +183,9 @@ KINDS: tuple[Kind, ...] = (
             "Split the orders sent by {carrier} since {month} by status.",
         ),
         (
-            "number of orders per status with carrier {carrier} from {month} on",
-            "order count grouped by status, carrier {carrier}, day from {month}",
+            "number of orders for each status with carrier {carrier} from {month} on",
+            "order count split by status, carrier {carrier}, since {month}",
+            "orders that carrier {carrier} took, grouped by status, day from {month}",
         ),
     ),
     Kind(
@@ -190,8 +199,9 @@ KINDS: tuple[Kind, ...] = (
             "Split the {category} sales of {year} by city.",
         ),
         (
-            "units per city of category {category} in {year}",
-            "total units grouped by customer city, category {category}, year {year}",
+            "units sold for each city of category {category} in {year}",
+            "total units split by city, category {category}, year {year}",
+            "sales of category {category} grouped by customer city, {year}",
         ),
     ),
     Kind(
@@ -204,8 +214,9 @@ KINDS: tuple[Kind, ...] = (
             "Split the mean price of goods from {country} under {price} by category.",
         ),
         (
-            "average price per category, supplier country {country}, price below {price}",
-            "average of price grouped by category for suppliers in {country}, below {price}",
+            "average price for each category, goods from {country} below {price}",
+            "mean price split by category, supplier country {country}, price under {price}",
+            "average cost grouped by category, supplier in {country}, price less than {price}",
         ),
     ),
     Kind(
@@ -218,9 +229,9 @@ KINDS: tuple[Kind, ...] = (
             "List what comes from {country} and is dearer than the mean {category}.",
         ),
         (
-            "products with supplier country {country} above the average price of category"
-            " {category}",
-            "titles, supplier country {country}, price over the average of category {category}",
+            "goods from {country} that cost more than the average of category {category}",
+            "titles, supplier country {country}, price over the mean of category {category}",
+            "products out of {country} dearer than the average {category} price",
         ),
     ),
     Kind(
@@ -234,7 +245,8 @@ KINDS: tuple[Kind, ...] = (
         ),
         (
             "customers in {city} without orders from {month} on",
-            "names, customer city {city}, no order with day from {month}",
+            "names, customer city {city}, no order since {month}",
+            "people in {city} who have not ordered, day from {month}",
         ),
     ),
     Kind(
@@ -247,8 +259,9 @@ KINDS: tuple[Kind, ...] = (
             "On which day did {city} first place an order that is {status}?",
         ),
         (
-            "least recent day of an order with status {status} by customers in {city}",
+            "day of the earliest order with status {status} by customers in {city}",
             "first order day, status {status}, customer city {city}",
+            "earliest day on which customers in {city} placed a {status} order",
         ),
         heldout_only=True,
     ),
@@ -261,8 +274,9 @@ KINDS: tuple[Kind, ...] = (
             "List the {n} cheapest {category} products, cheapest first.",
         ),
         (
-            "bottom {n} products of category {category} by price, lowest first",
-            "the {n} lowest prices of category {category}, titles in ascending order",
+            "bottom {n} products of category {category} by price, least expensive first",
+            "the {n} least expensive titles, category {category}",
+            "cheapest {n} products, category {category}, in rising order of price",
         ),
         ordered=True,
         heldout_only=True,
@@ -278,7 +292,8 @@ KINDS: tuple[Kind, ...] = (
         ),
         (
             "customers in {city} with orders from {month} on",
-            "names, customer city {city}, some order with day from {month}",
+            "names, customer city {city}, some order since {month}",
+            "people in {city} who have ordered, day from {month}",
         ),
         heldout_only=True,
     ),

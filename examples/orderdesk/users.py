@@ -71,18 +71,22 @@ async def chats(
     """Chats that start at a steady rate, whether or not earlier ones have ended."""
     if per_second <= 0:
         raise ValueError(f"per_second is {per_second}; give a rate above 0, such as 0.2")
-    finished: asyncio.Queue[Chat] = asyncio.Queue()
-
-    async def one(number: int) -> None:
-        await asyncio.sleep(number / per_second)
-        await finished.put(await chat(client, model, CHATS[number % len(CHATS)]))
-
     count = max(1, int(per_second * seconds))
-    async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            group.create_task(one(number))
-        for _ in range(count):
-            yield await finished.get()
+    users = [
+        asyncio.create_task(_chat_later(client, model, number, per_second))
+        for number in range(count)
+    ]
+    try:
+        for done in asyncio.as_completed(users):
+            yield await done
+    finally:  # whoever stops listening sends the users home
+        for user in users:
+            user.cancel()
+
+
+async def _chat_later(client: AsyncOpenAI, model: str, number: int, per_second: float) -> Chat:
+    await asyncio.sleep(number / per_second)
+    return await chat(client, model, CHATS[number % len(CHATS)])
 
 
 async def _print_chats(args: argparse.Namespace) -> None:
