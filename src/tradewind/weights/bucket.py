@@ -24,6 +24,10 @@ DEADLINE_S = 60.0
 """For one call, its retries included, in seconds."""
 
 
+_MISSING = (NotFoundError, FileNotFoundError)
+"""obstore raises the builtin one."""
+
+
 class NotInBucket(TradewindError):
     """No object has this name (yet)."""
 
@@ -72,7 +76,7 @@ class Bucket:
         with self._reach("read"):
             try:
                 found = obstore.get(self._store, key)
-            except NotFoundError as error:
+            except _MISSING as error:
                 raise NotInBucket(f"{key} is not in {self.url}") from error
             size = found.meta["size"]
             if size > limit:
@@ -88,7 +92,7 @@ class Bucket:
         with self._reach("read"):
             try:
                 obstore.head(self._store, key)
-            except NotFoundError:
+            except _MISSING:
                 return False
             return True
 

@@ -39,15 +39,20 @@ def read_pointer(bucket: Bucket, version: int) -> ManifestRef:
     return ref
 
 
-def read_manifest(bucket: Bucket, ref: ManifestRef, *, run_id: str) -> Manifest:
-    """The manifest that `ref` names: its digest, form, name and run are checked."""
+def read_base(bucket: Bucket, *, run_id: str | None) -> Manifest:
+    """The manifest of version 0. Raises NotInBucket before it is announced."""
+    return read_manifest(bucket, read_pointer(bucket, 0), run_id=run_id)
+
+
+def read_manifest(bucket: Bucket, ref: ManifestRef, *, run_id: str | None) -> Manifest:
+    """The manifest that `ref` names: its digest, form, name and run (None: any) are checked."""
     data = _get(bucket, ref.key, MAX_MANIFEST)
     if digest_bytes(data) != ref.digest:
         raise _damaged("a manifest does not have the digest by which it is named", ref.key)
     manifest = Manifest.parse(data)
     if manifest.key != ref.key:
         raise _damaged(f"manifest {manifest.key} stands under another name", ref.key)
-    if manifest.run_id != run_id:
+    if run_id is not None and manifest.run_id != run_id:
         raise RefusedWeights(
             f"a manifest belongs to another run, this one is {run_id!r}",
             value=manifest.run_id,

@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from tradewind.types.errors import RefusedWeights
-from tradewind.weights.bucket import Bucket, NotInBucket
+from tradewind.weights.bucket import Bucket
 from tradewind.weights.chain import newest_version, read_frame, read_manifest, read_pointer
 from tradewind.weights.codec import decode_piece
 from tradewind.weights.digest import Leaf, tensor_digest
@@ -88,17 +88,14 @@ class Follower:
         return self._state.state_id
 
     @property
+    def state(self) -> State:
+        """What the mirror holds, with its digests."""
+        return self._state
+
+    @property
     def mirror(self) -> TensorSet:
         """The tensors of `version`."""
         return self._state.tensors
-
-    def base_manifest(self) -> Manifest | None:
-        """The run's version 0; None before it is announced."""
-        try:
-            ref = read_pointer(self._bucket, 0)
-        except NotInBucket:
-            return None
-        return read_manifest(self._bucket, ref, run_id=self._run_id)
 
     def newest(self) -> int | None:
         """The highest announced version; None before the base is announced."""

@@ -1,0 +1,48 @@
+"""Configuration of a pool: one `[[pools]]` section of a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from tradewind.types.config import Config
+
+
+class PoolConfig(Config):
+    """One pool: one process, one engine."""
+
+    name: str = Field(default="pool", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    """Names the pool in turns, reports and logs; unique in a run."""
+    model: Path | None = None
+    """Folder of the base checkpoint; None is `model/` in the workspace."""
+    bucket: str | None = None
+    """Where weights come from: `file:///folder` or `s3://bucket/prefix`. A pool needs one."""
+    run_id: str | None = None
+    """Refuse versions of any other run; None follows the run whose base is in the bucket."""
+    controller: str | None = None
+    """Base URL to which the pool reports; None reports to nobody."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one."""
+    url: str | None = None
+    """Under which the gateway reaches the pool; None is host and port."""
+    threads: int = Field(default=1, ge=1)
+    """Of the engine's arithmetic."""
+    dtype: str = "auto"
+    """Of the engine's arithmetic: `auto`, `float32` or `bfloat16`."""
+    max_batch: int = Field(default=32, ge=1)
+    """Most requests that decode at once."""
+    max_tokens: int = Field(default=32768, ge=1)
+    """Tokens of KV memory."""
+    base_wait_s: float = Field(default=600.0, gt=0)
+    """How long to wait for version 0 in the bucket, in seconds."""
+    poll_s: float = Field(default=0.2, gt=0)
+    """How often the bucket is asked for a newer version, in seconds."""
+    report_s: float = Field(default=1.0, gt=0)
+    """How often the pool reports, in seconds."""
+    retry_s: float = Field(default=1.0, gt=0)
+    """Wait before a refused version is tried again, in seconds; doubles up to `retry_max_s`."""
+    retry_max_s: float = Field(default=30.0, gt=0)
+    """Longest wait before a refused version is tried again, in seconds."""

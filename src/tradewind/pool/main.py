@@ -1,0 +1,242 @@
+"""The pool process.
+
+    bucket ──► receiver thread ── swap ──► engine thread ──► chunks ──┐
+                   │                          ▲                       ▼
+                   ▼                          └──── submit ───── HTTP server ◄──► gateway
+               status ──► reporter thread ──► controller
+
+    consumes   weight versions from the bucket; GenerateRequest from the gateway
+    produces   GenerateChunk lines; PoolReport every second, with an attestation per version
+    waits for  version 0 in the bucket (deadline `base_wait_s`)
+    unblocked by  the trainer, which publishes it
+
+A controller or a bucket that is out of reach is reported and does not stop serving. Killed at any
+moment, the pool loses its running requests and nothing else: a restart reads the base folder and
+goes to the newest version before it serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+from pydantic import ValidationError
+
+from tradewind.pool.config import PoolConfig
+from tradewind.pool.engine import Engine
+from tradewind.pool.receiver import EngineLost, Receiver
+from tradewind.pool.reporter import Reporter, controller_client
+from tradewind.pool.server import PoolServer
+from tradewind.pool.status import PoolStatus
+from tradewind.types import TradewindError, UserError
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import read_folder
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 2
+"""For open connections after SIGTERM, in seconds."""
+
+
+def serve(
+    config: PoolConfig,
+    workspace: Path | None = None,
+    open_engine: Callable[[PoolConfig, Path], Engine] | None = None,
+) -> None:
+    """Runs until SIGTERM, SIGINT or the controller's word. The key comes from TRADEWIND_POOL_KEY.
+
+    Raises UserError if this pool cannot serve this run, EngineLost if it must be started again.
+    """
+    key, bucket, folder = _essentials(config, workspace)
+    base = read_folder(folder)
+    with _listen(config.host, config.port) as listener:
+        engine = (open_engine or open_embedded)(config, folder)
+        port = listener.getsockname()[1]
+        status = PoolStatus(config.name, config.url or f"http://{_host_of(config.host)}:{port}")
+        receiver = Receiver(engine, bucket, status, config, base)
+        _serve_with(engine, receiver, status, config, key, listener)
+
+
+def open_embedded(config: PoolConfig, folder: Path) -> Engine:
+    """The embedded engine; raises UserError if torch is missing or the model cannot be read."""
+    try:
+        from tradewind.pool.engines.embedded.engine import EmbeddedEngine
+    except ImportError as error:
+        raise UserError(
+            "the embedded engine needs torch", value=error.name, fix="pip install tradewind[train]"
+        ) from error
+    return EmbeddedEngine.open(
+        folder,
+        dtype=config.dtype,
+        threads=config.threads,
+        max_batch=config.max_batch,
+        max_tokens=config.max_tokens,
+    )
+
+
+class Server(uvicorn.Server):
+    """Ends the engine before it waits for open streams, so that they end too."""
+
+    def __init__(self, routes: PoolServer, engine: Engine) -> None:
+        super().__init__(
+            uvicorn.Config(
+                routes.app(),
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=GRACE_S,
+                timeout_keep_alive=75,
+            )
+        )
+        self.stop = threading.Event()
+        self._routes, self._engine = routes, engine
+
+    def leave(self) -> None:
+        """Ends the process soon; any thread may call it."""
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Streams end with an error chunk, then connections close."""
+        self._routes.stopping = True
+        self.stop.set()
+        await asyncio.to_thread(self._engine.stop)
+        await super().shutdown(sockets)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """`python -m tradewind.pool`; 2 means a sentence on stderr, 1 that a restart may help."""
+    options = vars(_parser().parse_args(argv))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    # uvicorn raises the signal again after its clean shutdown; this process then just ends
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        workspace = options.pop("workspace")
+        serve(_config(options.pop("config"), options), workspace)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except TradewindError as error:
+        print(f"the pool must be started again: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def _serve_with(
+    engine: Engine,
+    receiver: Receiver,
+    status: PoolStatus,
+    config: PoolConfig,
+    key: str,
+    listener: socket.socket,
+) -> None:
+    """Three threads beside the engine's own: server (this one), receiver, reporter."""
+    server = Server(PoolServer(engine, status, key), engine)
+    log.info("pool %s listens on %s", config.name, status.url)
+    fatal: list[TradewindError] = []
+    threads = [_receiver_thread(receiver, server, fatal)]
+    if config.controller is not None:
+        client = controller_client(config.controller, key)
+        reporter = Reporter(client, status, engine, on_stop=server.leave)
+        threads.append(_thread("reporter", lambda: reporter.run(server.stop, config.report_s)))
+    for thread in threads:
+        thread.start()
+    server.run(sockets=[listener])
+    status.news.set()
+    for thread in threads:
+        thread.join(GRACE_S)
+    if fatal:
+        raise fatal[0]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tradewind pool")
+    parser.add_argument("--config", type=Path, help="TOML or JSON file of one [[pools]] section")
+    parser.add_argument("--workspace", type=Path, help="its model/ is the default of --model")
+    parser.add_argument("--join", "--controller", dest="controller", help="URL to report to")
+    for name in ("name", "bucket", "run-id", "host", "url", "dtype"):
+        parser.add_argument(f"--{name}")
+    for name in ("port", "threads", "max-batch", "max-tokens"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--model", type=Path, help="folder of the base checkpoint")
+    return parser
+
+
+def _config(file: Path | None, options: dict[str, object]) -> PoolConfig:
+    """The file's section with what the command line says instead."""
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return PoolConfig.model_validate({**PoolConfig.read(file).model_dump(), **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--" + str(first["loc"][0]).replace("_", "-")
+        raise UserError(
+            f"{option} does not work ({first['msg']})", value=first["input"], fix="correct it"
+        ) from error
+
+
+def _essentials(config: PoolConfig, workspace: Path | None) -> tuple[str, Bucket, Path]:
+    key = os.environ.get("TRADEWIND_POOL_KEY")
+    if not key:
+        raise UserError("the pool has no key", fix="set TRADEWIND_POOL_KEY in its environment")
+    if config.bucket is None:
+        raise UserError("the pool has no bucket", fix="give --bucket URL")
+    folder = config.model or (workspace / "model" if workspace else None)
+    if folder is None:
+        raise UserError("the pool has no model", fix="give --model FOLDER, the run's base model")
+    return key, Bucket.open(config.bucket), folder
+
+
+def _receiver_thread(
+    receiver: Receiver, server: Server, fatal: list[TradewindError]
+) -> threading.Thread:
+    def run() -> None:
+        try:
+            receiver.run(server.stop)
+        except TradewindError as error:
+            if not server.stop.is_set():
+                fatal.append(error)
+        except Exception as error:  # boundary: no thread may die unseen
+            log.exception("the receiver died")
+            fatal.append(EngineLost(f"the receiver died: {type(error).__name__}: {error}"))
+        finally:
+            server.leave()
+
+    return _thread("receiver", run)
+
+
+def _thread(name: str, run: Callable[[], None]) -> threading.Thread:
+    return threading.Thread(target=run, name=name, daemon=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen()  # from here on clients wait instead of failing
+    except OSError as error:
+        listener.close()
+        raise UserError(
+            f"the pool cannot listen ({error.strerror})",
+            value=f"{host}:{port}",
+            fix="stop what uses the port, or give --port 0 for a free one",
+        ) from error
+    return listener
+
+
+def _host_of(host: str) -> str:
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,182 @@
+"""A small engine, a small model and a bucket with a history."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tradewind.pool.engine import Bits, EngineLoad, OnChunk
+from tradewind.types import (
+    FinishReason,
+    GenerateChunk,
+    GenerateRequest,
+    UserError,
+    WeightVersion,
+)
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import write_file
+from tradewind.weights.publish import Publisher
+from tradewind.weights.tensors import TensorSet
+
+RUN = "desk"
+
+
+class FakeEngine:
+    """Implements the Protocol: every request samples its own length of output, one id a step."""
+
+    def __init__(self, tensors: dict[str, np.ndarray]) -> None:
+        self.served = {name: array.copy() for name, array in tensors.items()}
+        self.version = 0
+        self.error: str | None = None
+        self.swaps: list[int] = []
+        self.spoil: Callable[[dict[str, np.ndarray]], None] | None = None
+        """Runs on what is served after each swap."""
+        self.refuse: str | None = None
+        self.cancelled = threading.Event()
+        self._running: dict[str, tuple[GenerateRequest, OnChunk, int]] = {}
+        self._bell = threading.Condition()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def submit(self, request: GenerateRequest, on_chunk: OnChunk) -> None:
+        with self._bell:
+            self._running[request.request_id] = (request, on_chunk, 0)
+            self._bell.notify()
+
+    def cancel(self, request_id: str) -> None:
+        with self._bell:
+            found = self._running.pop(request_id, None)
+        if found:
+            found[1](self._chunk((), FinishReason.CANCELLED))
+            self.cancelled.set()
+
+    def swap(self, changed: Bits, version: int) -> float:
+        if self.refuse:
+            raise UserError(self.refuse, fix="none")
+        self.served.update({name: array.copy() for name, array in changed.items()})
+        self.version = version
+        self.swaps.append(version)
+        if self.spoil:
+            self.spoil(self.served)
+        return 0.001
+
+    def tensors(self) -> Bits:
+        return {name: array.copy() for name, array in self.served.items()}
+
+    def load(self) -> EngineLoad:
+        return EngineLoad(
+            running=len(self._running),
+            waiting=0,
+            max_batch=4,
+            tokens_per_s=0.0,
+            dtype="float32",
+            version=self.version,
+            error=self.error,
+        )
+
+    def stop(self) -> None:
+        with self._bell:
+            self._stopping = True
+            self._bell.notify()
+        if self._thread:
+            self._thread.join(10)
+        for request_id in list(self._running):
+            self.cancel(request_id)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            with self._bell:
+                if not self._running:
+                    self._bell.wait(1.0)
+                steps = list(self._running.items())
+            for request_id, (request, on_chunk, done) in steps:
+                last = done + 1 == request.max_tokens
+                with self._bell:
+                    if request_id not in self._running:
+                        continue
+                    if last:
+                        del self._running[request_id]
+                    else:
+                        self._running[request_id] = (request, on_chunk, done + 1)
+                on_chunk(self._chunk((done,), FinishReason.LENGTH if last else None))
+            if steps:
+                with self._bell:
+                    self._bell.wait(0.001)
+
+    def _chunk(self, ids: tuple[int, ...], reason: FinishReason | None) -> GenerateChunk:
+        return GenerateChunk(
+            ids=ids, logprobs=(-0.5,) * len(ids), version=self.version, finish_reason=reason
+        )
+
+
+class History:
+    """A bucket into which versions are published, and the tensors of each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"file://{folder}"
+        self.bucket = Bucket.open(self.url)
+        self.publisher = Publisher(self.bucket, RUN)
+        draw = np.random.default_rng(0)
+        base = {
+            "embed.weight": draw.integers(0, 2**16, (64, 16), np.uint16),
+            "norm.weight": draw.standard_normal(16).astype(np.float32),
+        }
+        self.states = [base]
+        self.versions: list[WeightVersion] = []
+
+    def publish_base(self) -> None:
+        version = self.publisher.publish(0, None, {}, self.states[0], "base")
+        self.publisher.announce(version)
+        self.versions.append(version)
+
+    def publish_next(self) -> WeightVersion:
+        number = len(self.versions)
+        after = {name: array.copy() for name, array in self.states[-1].items()}
+        after["embed.weight"][number] ^= 1
+        version = self.publisher.publish(
+            number, self.versions[-1], self.states[-1], after, "rl", step=number
+        )
+        self.publisher.announce(version)
+        self.states.append(after)
+        self.versions.append(version)
+        return version
+
+    def frame_of_last(self) -> Path:
+        known = sorted((self.folder / "frames").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        return known[-1]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    made = History(tmp_path / "bucket")
+    made.publish_base()
+    return made
+
+
+@pytest.fixture
+def empty_history(tmp_path: Path) -> History:
+    return History(tmp_path / "bucket")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, history: History) -> Path:
+    path = tmp_path / "model"
+    path.mkdir()
+    write_file(path / "model.safetensors", TensorSet(history.states[0]))
+    return path
+
+
+@pytest.fixture
+def engine(history: History) -> Iterator[FakeEngine]:
+    made = FakeEngine(history.states[0])
+    yield made
+    made.stop()
