@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -205,12 +205,15 @@ class World:
     model: Path
     paris: FakePool
     oregon: FakePool
+    openai: openai.OpenAI
     reply: type[Reply] = Reply
     url: str = ""
     gateway: Gateway | None = None
     _stop: Callable[[], None] | None = None
-    _clients: list[Any] = field(default_factory=list)
-    wait_until: Callable[..., Any] = staticmethod(wait_until)
+
+    @staticmethod
+    def wait_until(condition: Callable[[], Any]) -> Any:
+        return wait_until(condition)
 
     def start(self, **config: Any) -> None:
         fast = {"pool_poll_s": 0.005, "pool_alive_s": 600.0, "pool_cooloff_s": 0.05}
@@ -250,9 +253,7 @@ class World:
 
     def client(self, key: str = USER_KEY, **options: Any) -> openai.OpenAI:
         options = {"max_retries": 0, "timeout": 20.0, **options}
-        client = openai.OpenAI(api_key=key, base_url=f"{self.url}/v1", **options)
-        self._clients.append(client)
-        return client
+        return self.openai.with_options(api_key=key, base_url=f"{self.url}/v1", **options)
 
     def ask(self, key: str, *texts: str, **options: Any) -> Any:
         """One call; texts are user, assistant, user, ..."""
@@ -264,8 +265,6 @@ class World:
         return self.ledger.turns(lease.rollout_id)
 
     def close(self) -> None:
-        for client in self._clients:
-            client.close()
         for pool in (self.paris, self.oregon):
             pool.release()
         self.stop()
@@ -296,13 +295,20 @@ def pools(servers) -> Iterator[list[FakePool]]:
         stop()
 
 
+@pytest.fixture(scope="session")
+def sdk() -> Iterator[openai.OpenAI]:
+    """One connection pool for all tests; making one takes longer than most tests."""
+    with openai.OpenAI(api_key="none", base_url="http://127.0.0.1") as client:
+        yield client
+
+
 def task(number: int, split: str) -> Task:
     return Task(task_id=f"{split}-{number}", kind="k", split=split, input={}, reference={})
 
 
 @pytest.fixture
-def bare_world(servers, pools, model, tmp_path) -> Iterator[World]:
-    """Ledger, one open group of eight; paris has reported, oregon not; the gateway is not started."""
+def bare_world(servers, pools, model, sdk, tmp_path) -> Iterator[World]:
+    """Ledger, one open group of eight, no gateway yet; paris has reported, oregon has not."""
     for pool in pools:
         pool.reset()
         pool.renderer = Renderer.open(model)
@@ -321,7 +327,7 @@ def bare_world(servers, pools, model, tmp_path) -> Iterator[World]:
         )
     )
     ledger.open_training_group(8)
-    world = World(servers, ledger, tmp_path, model, *pools)
+    world = World(servers, ledger, tmp_path, model, *pools, openai=sdk)
     world.report(world.paris)
     yield world
     world.close()

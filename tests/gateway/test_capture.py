@@ -193,7 +193,7 @@ def test_sealed_rollout_gets_no_late_turn(world):
     world.paris.stalled.wait(10)
     world.ledger.finish(lease.rollout_id, Outcome(status="completed"), time.time())
     world.paris.release()
-    with pytest.raises(openai.APIError, match="is over|given up|has ended"):
+    with pytest.raises(openai.APIError, match=r"is over|given up|has ended"):
         list(stream)
     assert [t.state.value for t in world.turns(lease)] == ["lost"]
 

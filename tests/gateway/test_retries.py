@@ -174,3 +174,20 @@ def test_async_client_streams_many_rollouts_at_once(world):
 
     assert sorted(asyncio.run(everyone())) == [f"answer {i}" for i in range(8)]
     assert {world.turns(lease)[0].state.value for lease in leases} == {"done"}
+
+
+def test_retry_of_a_refused_call_is_not_answered_with_its_twins_sample(bare_world):
+    world = bare_world
+    world.start(max_parallel=1)
+    lease = world.lease()
+    world.paris.script.extend([world.reply("one", stall_after=1), world.reply("two")])
+    twin: list[str] = []
+    caller = threading.Thread(target=lambda: twin.append(post(world, lease.model_key).text))
+    caller.start()
+    world.paris.stalled.wait(10)
+    assert post(world, lease.model_key).status_code == 429
+    world.paris.release()
+    caller.join(20)
+    assert "one" in twin[0]
+    assert "two" in post(world, lease.model_key, RETRY).text
+    assert len(world.paris.requests) == 2

@@ -153,6 +153,24 @@ def test_gateway_beats_and_names_what_it_waits_for(bare_world):
     beat = world.wait_until(lambda: next((b for b in world.ledger.beats() if b.waiting_for), None))
     assert (beat.process, beat.waiting_for, beat.owner) == (
         "gateway",
-        "a pool that reports",
+        "no pool has reported lately",
         "pool",
     )
+
+
+def test_gateway_says_for_which_version_an_evaluation_waits(bare_world):
+    import threading
+
+    world = bare_world
+    world.start(eval_wait_s=20.0)
+    lease = world.eval_lease(0)
+    world.paris.version = 4
+    world.report(world.paris)
+    caller = threading.Thread(target=lambda: world.ask(lease.model_key, "hi"))
+    caller.start()
+    beat = world.wait_until(lambda: next((b for b in world.ledger.beats() if b.waiting_for), None))
+    assert beat.waiting_for == "version 0 is asked for and the pools serve [4]"
+    world.paris.version = 0
+    world.report(world.paris)
+    caller.join(20)
+    assert world.turns(lease)[0].state.value == "done"

@@ -19,7 +19,7 @@ class Pulse:
     async def beat(self) -> None:
         """One beat into the ledger."""
         journal = self._parts.journal
-        waiting_for = None if await self._parts.router.alive() else "a pool that reports"
+        waiting_for = await self._parts.router.waiting_for()
         state = ("serving" if self._parts.metrics.in_flight else "idle", waiting_for)
         if state != self._said:
             self._said, self._since = state, time.time()

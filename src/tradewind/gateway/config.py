@@ -57,5 +57,5 @@ class GatewayConfig(BaseModel):
     """How long a key that was open is believed to be open; the ledger's word is final anyway."""
     orphan_grace_s: float = Field(default=3.0, ge=0)
     """An unstreamed call whose client went away goes on for so long, for its retry to join it."""
-    keep_alive_s: float = Field(default=10.0, gt=0)
+    keep_alive_s: float = Field(default=15.0, gt=0)
     """A stream without a token for so long gets a comment line, so that proxies keep it open."""

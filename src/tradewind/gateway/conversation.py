@@ -37,6 +37,8 @@ class Attempt:
     digest: str | None
     """None for a turn that an earlier life of the gateway served; messages are compared then."""
     idempotency_key: str | None = None
+    repeated: bool = False
+    """It was refused, and the client has asked again since."""
 
 
 @dataclass
@@ -47,7 +49,8 @@ class Conversation:
     turns: list[Turn] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     next_index: int = 0
-    last_used: float = 0.0
+    _histories: dict[TurnId, Messages] = field(default_factory=dict)
+    """Canonical messages of each turn."""
 
     @classmethod
     def of(cls, rollout_id: str, turns: Sequence[Turn]) -> Conversation:
@@ -80,15 +83,22 @@ class Conversation:
         if not call.retry:
             return None
         equal = [
-            a for a in live if a.digest == call.digest or (a.digest is None and a.messages == asked)
+            a
+            for a in self.attempts
+            if a.digest == call.digest or (a.digest is None and a.messages == asked)
         ]
-        # The one whose client went away is meant; then one whose client may be gone unnoticed.
-        abandoned = [a for a in equal if not a.answer.heard and not a.answer.delivered]
-        unfinished = [a for a in equal if not a.answer.delivered]
-        for candidates in (abandoned, unfinished, equal):
-            if candidates:
-                return candidates[-1].answer
-        return None
+        abandoned = [
+            a for a in equal if a in live and not a.answer.heard and not a.answer.delivered
+        ]
+        if abandoned:  # it is the one whose client went away
+            return abandoned[-1].answer
+        for attempt in equal:
+            if attempt not in live and not attempt.repeated:
+                attempt.repeated = True  # it is one that we refused: sample now
+                return None
+        # A client may be gone unnoticed, or an answer lost after it was written.
+        rest = [a for a in equal if not a.answer.delivered] or equal
+        return next((a.answer for a in reversed(rest) if a in live), None)
 
     def place(self, messages: Messages, renderer: Renderer) -> Placement:
         """Extends the turn with the longest history that the call continues, or forks."""
@@ -98,7 +108,7 @@ class Conversation:
         # The longest history first, and of equally long ones the latest.
         for turn in sorted(done, key=lambda t: (-len(t.messages), -t.index)):
             assert turn.completion is not None and turn.text is not None
-            if not continues(canonical(turn.messages), turn.text, asked):
+            if not continues(self._history(turn), turn.text, asked):
                 continue
             ids = renderer.extend(
                 turn.prompt_ids, turn.completion.output_ids, turn.messages, turn.text, messages
@@ -117,25 +127,28 @@ class Conversation:
                 return
         self.turns.append(turn)
 
+    def _history(self, turn: Turn) -> Messages:
+        if turn.turn_id not in self._histories:
+            self._histories[turn.turn_id] = canonical(turn.messages)
+        return self._histories[turn.turn_id]
+
     def _fork_cause(self, asked: Messages) -> str:
-        histories = {t.turn_id: canonical(t.messages) for t in self.turns}
-        answered = {
-            history for t, history in _hashable(self.turns, histories) if t.state is TurnState.DONE
-        }
-        for turn, history in _hashable(self.turns, histories):
-            before = histories[turn.turn_id]
-            follows = asked[: len(before)] == before and _role(asked, len(before)) == "assistant"
-            if turn.state is not TurnState.DONE and follows and history not in answered:
-                return "after a loss"
-        if not self.turns:
-            return "root"
-        if asked in histories.values():
+        if self._follows_a_loss(asked):
+            return "after a loss"
+        histories = [self._history(turn) for turn in self.turns]
+        if asked in histories:
             return "repeated"
-        return "edited" if any(asked[:1] == h[:1] for h in histories.values()) else "root"
+        return "edited" if any(asked[0] == history[0] for history in histories) else "root"
 
-
-def _hashable(turns: Sequence[Turn], histories: dict[TurnId, Messages]) -> list[tuple[Turn, str]]:
-    return [(turn, repr(histories[turn.turn_id])) for turn in turns]
+    def _follows_a_loss(self, asked: Messages) -> bool:
+        """Whether `asked` goes on from a call that was not answered, and no equal one was."""
+        answered = [self._history(t) for t in self.turns if t.state is TurnState.DONE]
+        return any(
+            asked[: len(before)] == before
+            and _role(asked, len(before)) == "assistant"
+            and before not in answered
+            for before in (self._history(t) for t in self.turns if t.state is not TurnState.DONE)
+        )
 
 
 def _role(messages: Messages, index: int) -> str | None:

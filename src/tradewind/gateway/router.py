@@ -42,6 +42,7 @@ class Router:
         self._sent: Counter[str] = Counter()
         self._avoid_until: dict[str, float] = {}
         self._home: OrderedDict[str, str] = OrderedDict()
+        self._waiting: dict[object, str] = {}
 
     async def choose(
         self, route: Route, *, wait_s: float, avoid: Collection[str] = ()
@@ -51,14 +52,25 @@ class Router:
         Pools in `avoid` are taken only if there is no other.
         """
         deadline = time.monotonic() + wait_s
-        while True:
-            able = [pool for pool in await self.alive() if self._able(pool, route)]
-            fresh = [pool for pool in able if pool.pool not in avoid]
-            if able:
-                return self._nearest(fresh or able, route)
-            if time.monotonic() >= deadline:
-                raise no_pool(self._missing(route), self._config.pool_cooloff_s or 1.0)
-            await asyncio.sleep(min(_RECHECK_S, max(0.0, deadline - time.monotonic())))
+        waiter = object()
+        try:
+            while True:
+                able = [pool for pool in await self.alive() if self._able(pool, route)]
+                fresh = [pool for pool in able if pool.pool not in avoid]
+                if able:
+                    return self._nearest(fresh or able, route)
+                self._waiting[waiter] = self._missing(route)
+                if time.monotonic() >= deadline:
+                    raise no_pool(self._missing(route), self._config.pool_cooloff_s or 1.0)
+                await asyncio.sleep(min(_RECHECK_S, max(0.0, deadline - time.monotonic())))
+        finally:
+            self._waiting.pop(waiter, None)
+
+    async def waiting_for(self) -> str | None:
+        """What calls wait for, or would; None while they need not."""
+        if self._waiting:
+            return next(iter(self._waiting.values()))
+        return None if await self.alive() else "no pool has reported lately"
 
     @contextmanager
     def sending(self, pool: PoolReport, route: Route) -> Iterator[None]:

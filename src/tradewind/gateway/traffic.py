@@ -46,10 +46,12 @@ class Traffic:
         if earlier is not None:
             self._parts.metrics.joined += 1
             return earlier
-        if len(conversation.in_flight) >= self._parts.config.max_parallel:
-            raise Refusal(429, "too_many_calls", "Too many calls at once.", retry_after_s=1.0)
         answer = Answer(session.rollout_id)
+        crowded = len(conversation.in_flight) >= self._parts.config.max_parallel
         conversation.attempts.append(Attempt(answer, asked, call.digest, call.idempotency_key))
+        if crowded:
+            answer.fail(Refusal(429, "too_many_calls", "Too many at once.", retry_after_s=1.0))
+            return answer
         run = TurnRun(self._parts, session, conversation, call, answer)
         answer.task = asyncio.create_task(run.run())
         return answer
