@@ -1,0 +1,151 @@
+"""Who runs in the next step: admission, prompt parts, what happens to sampled ids."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from tradewind.pool.engines.embedded.kv import KvMemory
+from tradewind.pool.engines.embedded.prefix import BLOCK, PrefixCache
+from tradewind.pool.engines.embedded.sequence import Sequence
+from tradewind.pool.engines.embedded.step import Step, plan
+from tradewind.types import FinishReason, Priority
+
+STEP_ROWS = 192
+"""Batch rows of a step up to which prompt parts are added: wide enough for full GEMM speed, short
+enough that a user who arrives waits for one short step."""
+
+MIN_PART = 64
+"""Prompt ids that a step reads at least, however many sequences decode."""
+
+
+def user_share(total: int) -> int:
+    """What is kept free for users beyond a limit of `total` (promise U1)."""
+    return max(1, total // 8)
+
+
+class Scheduler:
+    """Waiting, reading (their prompt) and decoding sequences. Used by the engine thread only."""
+
+    def __init__(self, memory: KvMemory, prefixes: PrefixCache, max_batch: int) -> None:
+        self.memory, self.prefixes = memory, prefixes
+        self.max_batch = max_batch
+        self.waiting: list[Sequence] = []
+        """Sorted by rank."""
+        self.reading: list[Sequence] = []
+        """Sorted by rank."""
+        self.running: dict[str, Sequence] = {}
+        """All that hold a row, by request id."""
+        self.version = 0
+
+    def add(self, sequence: Sequence) -> None:
+        """Queues a sequence by rank: users first, then by arrival."""
+        insort(self.waiting, sequence, key=lambda s: s.rank)
+
+    def find(self, request_id: str) -> Sequence | None:
+        """The unfinished sequence of a request."""
+        found = self.running.get(request_id)
+        return found or next((s for s in self.waiting if s.request.request_id == request_id), None)
+
+    def admit(self) -> None:
+        """Gives rows to those waiting, in order, as long as they fit.
+
+        Who does not fit stops those behind, so that nobody starves. Who could share a prefix that
+        is being read right now waits for it, and lets others pass.
+        """
+        for sequence in self.waiting[: 2 * self.max_batch]:
+            if self._shares_what_is_being_read(sequence):
+                continue
+            if not self._place(sequence):
+                break
+            self.waiting.remove(sequence)
+            self.running[sequence.request.request_id] = sequence
+            self.prefixes.load(sequence)
+            insort(self.reading, sequence, key=lambda s: s.rank)
+
+    def _place(self, sequence: Sequence) -> bool:
+        """A user may also use what is kept free of others, in rows and in memory."""
+        user = sequence.request.priority == Priority.USER
+        rows = self.max_batch + (user_share(self.max_batch) if user else 0)
+        return len(self.running) < rows and self.memory.place(sequence, with_spare=user)
+
+    def _shares_what_is_being_read(self, sequence: Sequence) -> bool:
+        if not self.reading:
+            return False
+        known = self.prefixes.covered(sequence.ids)
+        usable = (len(sequence.ids) - 1) // BLOCK * BLOCK
+        return any(
+            min(common_blocks(reader.ids, sequence.ids), usable) > known
+            for reader in self.reading
+            if reader.kv_version == self.version
+        )
+
+    def next_step(self) -> Step | None:
+        """All decoding rows and as many prompt ids as the step has room for; None if idle."""
+        lanes = [lane for lane in self.memory.lanes.values() if lane.members]
+        decoding = sum(lane.decoding for lane in lanes)
+        room = max(MIN_PART, STEP_ROWS - decoding)
+        parts: list[tuple[Sequence, int]] = []
+        for sequence in self.reading:
+            if room == 0:
+                break
+            parts.append((sequence, min(room, sequence.pending)))
+            room -= parts[-1][1]
+        if not decoding and not parts:
+            return None
+        return plan(lanes, parts, self.memory.dtype)
+
+    def advance(self, step: Step, ids: list[int], logprobs: list[float]) -> None:
+        """Records what a step computed and delivers what it sampled."""
+        for sequence, count in step.advanced:
+            sequence.done += count
+        for sequence, token, logprob in zip(step.sampled, ids, logprobs, strict=True):
+            if not sequence.decoding:
+                assert sequence.lane is not None
+                self.reading.remove(sequence)
+                self.prefixes.store(sequence)
+                sequence.lane.start_decoding(sequence)
+            reason = sequence.take(token, logprob, self.version)
+            if reason is not None:
+                self.end(sequence, reason)
+
+    def end(self, sequence: Sequence, reason: FinishReason) -> None:
+        """Frees what the sequence holds and delivers its last chunk."""
+        self._release(sequence)
+        sequence.finish(reason, self.version)
+
+    def fail(self, sequence: Sequence, error: str) -> None:
+        """As `end`, with an error."""
+        self._release(sequence)
+        sequence.fail(error, self.version)
+
+    def _release(self, sequence: Sequence) -> None:
+        if sequence.lane is None:
+            self.waiting.remove(sequence)
+            return
+        self.prefixes.store(sequence)
+        sequence.lane.remove(sequence)
+        del self.running[sequence.request.request_id]
+        if sequence in self.reading:
+            self.reading.remove(sequence)
+
+    def turn_to(self, version: int) -> None:
+        """The weights are now `version`: running sequences go on over their old KV, and nothing
+        old is served to a new one.
+        """
+        self.version = version
+        self.prefixes.turn_to(version)
+        for sequence in self.running.values():
+            sequence.kv_version = -1 if sequence.done else version
+
+    def everyone(self) -> list[Sequence]:
+        """All unfinished sequences."""
+        return [*self.running.values(), *self.waiting]
+
+
+def common_blocks(a: list[int], b: list[int]) -> int:
+    """Length of the common prefix in whole blocks, in tokens."""
+    end = min(len(a), len(b)) // BLOCK * BLOCK
+    for start in range(0, end, BLOCK):
+        if a[start : start + BLOCK] != b[start : start + BLOCK]:
+            return start
+    return end

@@ -1,0 +1,122 @@
+"""A step: which ids go through the model together, and where their KV lies.
+
+batch rows   | lane 128, rows 0..n-1 | lane 256, rows 0..m-1 | prompt part | prompt part |
+             |------ decodes: one id per sequence -----------|--- prompts: many ids -----|
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tradewind.pool.engines.embedded.kv import Lane
+from tradewind.pool.engines.embedded.sequence import Sequence
+
+
+@dataclass(frozen=True)
+class DecodeSpan:
+    """The decoding rows of one lane, one id each."""
+
+    lane: Lane
+    start: int
+    """First batch row."""
+    count: int
+    longest: int
+    """Keys that the longest row sees, its own included."""
+    positions: Tensor
+    """(count,): where each row's new KV goes."""
+    mask: Tensor | None
+    """(count, 1, 1, longest), additive; None if all rows are equally long."""
+
+
+@dataclass(frozen=True)
+class PromptSpan:
+    """A part of one prompt."""
+
+    lane: Lane
+    row: int
+    start: int
+    count: int
+    past: int
+    """Ids of the sequence whose KV is there already."""
+    mask: Tensor | None
+    """(count, past + count), additive; None if nothing is past."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What `Model.forward` computes."""
+
+    ids: Tensor
+    positions: Tensor
+    longest: int
+    """All positions are below it."""
+    decodes: tuple[DecodeSpan, ...]
+    prompts: tuple[PromptSpan, ...]
+    last_rows: Tensor | None
+    """Batch rows whose next id is sampled; None for all of them."""
+    sampled: tuple[Sequence, ...]
+    """The sequences of those rows, in that order."""
+    advanced: tuple[tuple[Sequence, int], ...]
+    """How many ids of each sequence gain KV."""
+
+
+def plan(lanes: list[Lane], parts: list[tuple[Sequence, int]], dtype: torch.dtype) -> Step:
+    """Lays out one step: all decoding rows of `lanes`, then `parts` (sequence, ids to read)."""
+    ids: list[int] = []
+    positions: list[int] = []
+    sampled: list[Sequence] = []
+    advanced: list[tuple[Sequence, int]] = []
+    decodes: list[DecodeSpan] = []
+    for lane in lanes:
+        if lane.decoding:
+            decodes.append(_decode_span(lane, len(ids), dtype))
+            members = lane.members[: lane.decoding]
+            ids += [s.ids[-1] for s in members]
+            positions += [s.done for s in members]
+            sampled += members
+            advanced += [(s, 1) for s in members]
+    last_rows = list(range(len(ids)))
+    prompts: list[PromptSpan] = []
+    for s, count in parts:
+        assert s.lane is not None
+        mask = _causal(count, s.done, dtype) if s.done else None
+        prompts.append(PromptSpan(s.lane, s.row, len(ids), count, s.done, mask))
+        ids += s.ids[s.done : s.done + count]
+        positions += range(s.done, s.done + count)
+        advanced.append((s, count))
+        if count == s.pending:
+            sampled.append(s)
+            last_rows.append(len(ids) - 1)
+    return Step(
+        ids=torch.tensor(ids),
+        positions=torch.tensor(positions),
+        longest=max(positions) + 1,
+        decodes=tuple(decodes),
+        prompts=tuple(prompts),
+        last_rows=torch.tensor(last_rows) if prompts else None,
+        sampled=tuple(sampled),
+        advanced=tuple(advanced),
+    )
+
+
+def _decode_span(lane: Lane, start: int, dtype: torch.dtype) -> DecodeSpan:
+    positions = torch.tensor([s.done for s in lane.members[: lane.decoding]])
+    longest = int(positions.max()) + 1
+    mask = None
+    if int(positions.min()) + 1 < longest:
+        hidden = torch.arange(longest) > positions.unsqueeze(1)
+        mask = _additive(hidden, dtype).view(lane.decoding, 1, 1, longest)
+    return DecodeSpan(lane, start, lane.decoding, longest, positions, mask)
+
+
+def _causal(count: int, past: int, dtype: torch.dtype) -> Tensor:
+    """Row i sees keys 0 .. past + i."""
+    hidden = torch.arange(past + count) > torch.arange(past, past + count).unsqueeze(1)
+    return _additive(hidden, dtype)
+
+
+def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
