@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from tradewind.ledger import keys as bearer
 from tradewind.ledger.database import AnyRow, Database
@@ -100,6 +100,17 @@ class Rollouts(Database):
                 model_key=_mint(conn, row.rollout_id, "model"),
                 result_key=_mint(conn, row.rollout_id, "result"),
                 deadline=deadline,
+            )
+
+    def unlease(self, rollout: RolloutId) -> None:
+        """Take back a lease that reached nobody; the rollout waits again and its keys are dead."""
+        with self.write() as conn:
+            require_running(conn, rollout)
+            conn.execute(delete(keys).where(keys.c.rollout_id == rollout))
+            conn.execute(
+                update(rollouts)
+                .where(rollouts.c.rollout_id == rollout)
+                .values(state="waiting", worker=None, lease_until=None, deadline=None)
             )
 
     def rollout_of_key(self, digest: str, kind: str) -> RolloutId | None:

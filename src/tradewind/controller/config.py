@@ -1,0 +1,57 @@
+"""Configuration of the controller."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from tradewind.types.config import Config
+
+
+class ControllerConfig(Config):
+    """Section `[controller]` of a recipe."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=8200, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one, told in the first log line."""
+    ledger: str | None = None
+    """SQLAlchemy URL or path; None is `ledger.sqlite` in the workspace."""
+    gateway_url: str = "http://127.0.0.1:8300/v1"
+    """Base URL that workers give to their agents."""
+    model: str = "policy"
+    """Model name that workers give to their agents."""
+    group_size: int = Field(default=8, ge=1)
+    """Rollouts of one task that are trained together."""
+    groups_per_step: int = Field(default=8, ge=1)
+    """Groups that one optimiser step consumes."""
+    max_staleness: int = Field(default=2, ge=0)
+    """How many versions the oldest token of a group may be behind when it is trained; 0 is the
+    synchronous mode."""
+    max_running: int = Field(default=64, ge=1)
+    """Rollouts that run at the same time, over all workers."""
+    max_refills: int = Field(default=4, ge=0)
+    """Null rollouts of one group that are replaced; with one more the group is rejected."""
+    lease_ttl_s: float = Field(default=30.0, gt=0)
+    """A lease is lost after so long without heartbeat or model traffic, in seconds."""
+    heartbeat_s: float = Field(default=5.0, gt=0)
+    """How often workers are asked to renew their leases, in seconds."""
+    rollout_deadline_s: float = Field(default=300.0, gt=0)
+    """How long an agent may take over one rollout, in seconds."""
+    pool_alive_s: float = Field(default=6.0, gt=0)
+    """A pool whose last report is older does not count as serving, in seconds."""
+    tick_s: float = Field(default=0.2, gt=0)
+    """Longest pause between two looks at what is due, in seconds."""
+    max_wait_s: float = Field(default=30.0, gt=0)
+    """Longest that a request for a lease is held open, in seconds."""
+    stall_s: float = Field(default=30.0, gt=0)
+    """Without any progress for so long, the cause and its owner become an event, in seconds."""
+    silent_s: float = Field(default=15.0, gt=0)
+    """A process without a beat for so long becomes an event, in seconds."""
+    max_body_bytes: int = Field(default=4_000_000, ge=1)
+    """Larger request bodies get 413."""
+
+    @model_validator(mode="after")
+    def _a_heartbeat_may_be_missed(self) -> ControllerConfig:
+        if self.lease_ttl_s < 2 * self.heartbeat_s:
+            raise ValueError("lease_ttl_s must be at least twice heartbeat_s")
+        return self

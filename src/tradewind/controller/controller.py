@@ -1,0 +1,136 @@
+"""The controller's state and its one background task; the routes are in `app`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from tradewind.controller.config import ControllerConfig
+from tradewind.controller.facts import Facts
+from tradewind.controller.leasing import Gone, LeaseQueue
+from tradewind.controller.rounds import Rounds
+from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
+from tradewind.types.errors import Conflict, UserError
+from tradewind.types.ids import RolloutId
+from tradewind.types.lease import Lease
+from tradewind.types.weights import PoolReport
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger("controller")
+
+
+class Controller:
+    """`run` is its background task; every other method is called by a route."""
+
+    def __init__(self, config: ControllerConfig, ledger: Ledger) -> None:
+        self.config, self.ledger = config, ledger
+        self.rounds = Rounds(config, ledger, time.time)
+        self.leases = LeaseQueue()
+        self.facts: Facts = self.rounds.facts()
+        self._due = asyncio.Event()
+        self._stopped = False
+
+    async def run(self, ended: Callable[[], bool] = lambda: False) -> None:
+        """A round, then leases for those who wait; again when something came or after `tick_s`.
+
+        Until `stop`, or until `ended` says so; then nobody waits for a lease any longer.
+        """
+        try:
+            while not self._stopped and not ended():
+                self.facts = await asyncio.to_thread(self.rounds.round)
+                await self.leases.serve(self._lend, self._take_back)
+                await self._something_due()
+        finally:
+            self.leases.close()
+
+    def wake(self) -> None:
+        """Something has happened that may make something due."""
+        self._due.set()
+
+    def stop(self) -> None:
+        """End after the round at hand."""
+        self._stopped = True
+        self.wake()
+
+    async def lease(self, worker: str, wait_s: float, gone: Gone) -> Lease | None:
+        """A lease for a worker, or None if there is none within `wait_s` seconds."""
+        self.rounds.workers[worker] = time.time()
+        self.wake()
+        leased = await self.leases.wait(worker, min(wait_s, self.config.max_wait_s), gone)
+        self.rounds.workers[worker] = time.time()
+        return None if leased is None else self._lease_record(leased)
+
+    async def report(self, report: PoolReport) -> list[int]:
+        """Keep a pool's report; the versions whose proofs are on record.
+
+        Raises `UserError` if the pool holds another base model than the run.
+        """
+        base = await self.call(self._base_state_id)
+        if base is not None and report.base_state_id != base:
+            raise UserError(
+                f"pool {report.pool} holds another base model ({report.base_state_id}) than this "
+                f"run ({base})",
+                fix="start the pool with the run's model folder",
+            )
+        return await self.call(self.ledger.record_pool, report, time.time())
+
+    async def set_training(self, *, opened: bool) -> None:
+        """Open or close training; raises `UserError` if there is nothing to train on."""
+        if opened and not await self.call(self._has_training_tasks):
+            raise UserError("the taskset has no training tasks", fix="add tasks with split 'train'")
+        await self.call(self.ledger.set_meta, "training_open", opened)
+        self.wake()
+
+    async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the ledger off the event loop."""
+        return await asyncio.to_thread(method, *args, **kwargs)
+
+    async def _something_due(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._due.wait(), self.config.tick_s)
+        self._due.clear()
+
+    async def _lend(self, worker: str) -> LeasedRollout | None:
+        config = self.config
+        terms = LeaseTerms(
+            ttl_s=config.lease_ttl_s,
+            deadline_s=config.rollout_deadline_s,
+            max_running=config.max_running,
+            training=self.facts.training,
+        )
+        served = self.facts.served(config)
+        leased = await self.call(self.ledger.lease_next, worker, time.time(), terms, served)
+        if leased is not None:
+            log.info("%s leased to %s", leased.rollout_id, worker)
+        return leased
+
+    async def _take_back(self, rollout: RolloutId) -> None:
+        with contextlib.suppress(Conflict):  # it may have run out meanwhile
+            await self.call(self.ledger.unlease, rollout)
+
+    def _lease_record(self, leased: LeasedRollout) -> Lease:
+        return Lease(
+            rollout_id=leased.rollout_id,
+            task_id=leased.task_id,
+            input=leased.input,
+            base_url=self.config.gateway_url,
+            model=self.config.model,
+            model_key=leased.model_key,
+            result_key=leased.result_key,
+            deadline=leased.deadline,
+            heartbeat_s=self.config.heartbeat_s,
+        )
+
+    def _base_state_id(self) -> str | None:
+        versions = self.ledger.versions()
+        return versions[0].state_id if versions else None
+
+    def _has_training_tasks(self) -> bool:
+        return any(task.split == "train" for task in self.ledger.tasks())

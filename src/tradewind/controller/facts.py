@@ -1,0 +1,68 @@
+"""What the controller knows at one moment; read once per tick, used by every decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tradewind.controller.config import ControllerConfig
+from tradewind.controller.staleness import Room, room
+from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.status import Counts
+from tradewind.types.beat import Beat
+from tradewind.types.group import GroupState
+from tradewind.types.weights import PoolReport, PoolState
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One snapshot."""
+
+    now: float
+    counts: Counts
+    pools: Sequence[PoolReport]
+    """All that ever reported; `at` is the controller's clock."""
+    beats: Sequence[Beat]
+    training: bool
+    """Whether training groups are opened and leased."""
+    workers: Mapping[str, float]
+    """When each worker last asked for anything, in Unix seconds."""
+
+    def serving(self, config: ControllerConfig) -> list[PoolReport]:
+        """Pools that can answer now."""
+        return [
+            pool
+            for pool in self.pools
+            if pool.state is not PoolState.STARTING and self.now - pool.at <= config.pool_alive_s
+        ]
+
+    def served(self, config: ControllerConfig) -> list[int]:
+        """The versions that can answer now."""
+        return sorted({pool.version for pool in self.serving(config)})
+
+    def room(self, config: ControllerConfig) -> Room:
+        """How many training groups may be outstanding, and for which weights."""
+        served = self.served(config)
+        return room(self.counts.version, served, config.max_staleness, config.groups_per_step)
+
+    @property
+    def closed(self) -> int:
+        """Training groups that wait for the trainer."""
+        return self.counts.training_groups.get(GroupState.CLOSED, 0)
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether an evaluation is under way."""
+        return self.counts.eval_groups.get(GroupState.OPEN, 0) > 0
+
+
+def read_facts(ledger: Ledger, now: float, workers: Mapping[str, float]) -> Facts:
+    """The facts as the ledger has them now."""
+    return Facts(
+        now=now,
+        counts=ledger.counts(),
+        pools=ledger.pools(),
+        beats=ledger.beats(),
+        training=bool(ledger.meta("training_open", False)),
+        workers=dict(workers),
+    )

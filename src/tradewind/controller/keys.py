@@ -1,0 +1,55 @@
+"""Who may call what: three keys of processes, and a result key per rollout."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from tradewind.types.errors import TradewindError, UserError
+
+
+class Unauthorized(TradewindError):
+    """A missing or wrong key; the message says which one is expected."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of the processes that call the controller."""
+
+    worker: str
+    pool: str
+    admin: str
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Keys:
+        """The three from `TRADEWIND_WORKER_KEY` and so on; raises `UserError` if one is missing."""
+        found = {}
+        for name in ("worker", "pool", "admin"):
+            variable = f"TRADEWIND_{name.upper()}_KEY"
+            found[name] = environment.get(variable, "")
+            if not found[name]:
+                raise UserError(
+                    f"the {name} key is missing",
+                    value=variable,
+                    fix="set this environment variable to a random string, the same for both sides",
+                )
+        return cls(**found)
+
+    def require(self, request: Request, name: str) -> None:
+        """Raise `Unauthorized` unless the request bears the key of that name."""
+        expected: str = getattr(self, name)
+        if not hmac.compare_digest(bearer(request).encode(), expected.encode()):
+            raise Unauthorized(
+                f"the {name} key is wrong; set TRADEWIND_{name.upper()}_KEY to the value that the "
+                "controller was started with"
+            )
+
+
+def bearer(request: Request) -> str:
+    """The key in `Authorization: Bearer ...`, or an empty text."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
