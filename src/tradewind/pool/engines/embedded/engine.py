@@ -66,7 +66,7 @@ def choose_dtype(name: str) -> torch.dtype:
     """`auto` is bf16 where the processor multiplies it faster than fp32, else fp32."""
     if name == "auto":
         cpu = torch.cpu.get_capabilities()
-        fast = cpu.get("amx_bf16") or cpu.get("amx_tile") or cpu.get("avx512_bf16")
+        fast = cpu.get("amx_bf16") or cpu.get("avx512_bf16")
         return torch.bfloat16 if fast else torch.float32
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     if name not in known:
@@ -113,14 +113,15 @@ class EmbeddedEngine:
         running requests, `max_batch` their number; users get an eighth on top, the prefix cache
         half of it. Raises `UserError` for a folder or an option that cannot be served.
         """
-        for name, number in (("max_batch", max_batch), ("max_tokens", max_tokens)):
+        count = torch.get_num_threads() if threads is None else threads
+        sizes = {"threads": count, "max_batch": max_batch, "max_tokens": max_tokens}
+        for name, number in sizes.items():
             if number < 1:
                 raise UserError(f"{name} is too small", value=number, fix="give at least 1")
         shape, arithmetic = read_shape(Path(folder)), choose_dtype(dtype)
         weights = ServedWeights(shape, arithmetic)
         with torch.inference_mode():
             weights.read(Path(folder))
-        count = threads or torch.get_num_threads()
         model = Model(shape, weights, arithmetic)
         return cls(model, threads=count, max_batch=max_batch, max_tokens=max_tokens)
 

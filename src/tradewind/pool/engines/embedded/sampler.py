@@ -17,15 +17,15 @@ BLOCK = 256
 """Entries of a block; the nearest power of two that divides the vocabulary is used."""
 
 _MASK = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
 
 
 def uniform(seed: int, position: int) -> float:
     """A number in [0, 1) that depends on (seed, position) only.
 
-    Two rounds of SplitMix64's finaliser (Steele, Lea, Flood 2014, section 5), 53 bits.
+    SplitMix64 (Steele, Lea, Flood 2014, section 5), started at the mixed seed; 53 bits.
     """
-    state = _mix((seed & _MASK) + 0x9E3779B97F4A7C15)
-    return (_mix(state ^ _mix(position + 0x9E3779B97F4A7C15)) >> 11) / float(1 << 53)
+    return (_mix(_mix(seed + _GAMMA) + (position + 1) * _GAMMA) >> 11) / float(1 << 53)
 
 
 def _mix(x: int) -> int:

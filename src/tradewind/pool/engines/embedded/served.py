@@ -57,7 +57,7 @@ class ServedWeights:
     """All stacks of a model. Reading a snapshot and committing a swap exclude each other."""
 
     def __init__(self, shape: ModelShape, dtype: torch.dtype) -> None:
-        self._dtype = dtype
+        self._model, self._dtype = shape, dtype
         self._stacks: list[Stack] = []
         self._lock = threading.Lock()
         self._shapes: dict[str, tuple[int, ...]] = {}
@@ -115,7 +115,10 @@ class ServedWeights:
         )
 
     def read(self, folder: Path) -> None:
-        """Loads a checkpoint folder. `UserError` for a missing, unread or unusable tensor."""
+        """Loads a checkpoint folder. `UserError` for a missing, unread or unusable tensor.
+
+        A copy of the head beside a tied embedding is ignored, as transformers does.
+        """
         found = read_folder(folder)
         wanted = {name for stack in self._stacks for name in stack.names}
         if missing := sorted(wanted - found.keys()):
@@ -130,6 +133,9 @@ class ServedWeights:
             for name, array in arrays.items():
                 self._check_dtype(name, array)
                 self._shapes[name] = array.shape
+                if array.shape != (expected := shape_in(self._model, name)):
+                    fix = f"check that config.json belongs to these weights: it says {expected}"
+                    raise UserError(f"{name} has another shape", value=array.shape, fix=fix)
             stack.value = stack.build([tensor_of(a) for a in arrays.values()])
 
     def stage(self, changed: Mapping[str, Array]) -> list[tuple[Stack, Value]]:
@@ -182,3 +188,27 @@ class ServedWeights:
             fix = 'open the engine with dtype "float32"'
             what = f"{name} would lose bits in {self._dtype} arithmetic"
             raise RefusedWeights(what, value=str(array.dtype), fix=fix)
+
+
+def shape_in(model: ModelShape, name: str) -> tuple[int, ...]:
+    """The shape that a checkpoint tensor must have."""
+    q, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    width = model.width
+    if model.experts is not None and ".experts." in name:
+        width = model.experts.width
+    module, kind = name.rsplit(".", 2)[-2:]
+    out_in = {
+        "embed_tokens": (model.vocab, model.hidden),
+        "lm_head": (model.vocab, model.hidden),
+        "q_proj": (q, model.hidden),
+        "k_proj": (kv, model.hidden),
+        "v_proj": (kv, model.hidden),
+        "o_proj": (model.hidden, q),
+        "gate_proj": (width, model.hidden),
+        "up_proj": (width, model.hidden),
+        "down_proj": (model.hidden, width),
+        "gate": (0 if model.experts is None else model.experts.count, model.hidden),
+        "q_norm": (model.head_dim,),
+        "k_norm": (model.head_dim,),
+    }.get(module, (model.hidden,))
+    return out_in[:1] if kind == "bias" else out_in

@@ -96,7 +96,7 @@ def plan(lanes: list[Lane], parts: list[tuple[Sequence, int]], dtype: torch.dtyp
         longest=max(positions) + 1,
         decodes=tuple(decodes),
         prompts=tuple(prompts),
-        last_rows=torch.tensor(last_rows) if prompts else None,
+        last_rows=torch.tensor(last_rows, dtype=torch.int64) if prompts else None,
         sampled=tuple(sampled),
         advanced=tuple(advanced),
     )
