@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import queue
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +18,8 @@ from tradewind.types import (
     FinishReason,
     GenerateChunk,
     GenerateRequest,
+    PoolReport,
+    PoolState,
     UserError,
     WeightVersion,
 )
@@ -23,6 +29,8 @@ from tradewind.weights.publish import Publisher
 from tradewind.weights.tensors import TensorSet
 
 RUN = "desk"
+KEY = "pool-key"
+WAIT_S = 20
 
 
 class FakeEngine:
@@ -117,19 +125,64 @@ class FakeEngine:
         )
 
 
+class FakeController:
+    """Keeps every report; answers with what `acknowledge`, `stop` and `status` say."""
+
+    def __init__(self) -> None:
+        self.reports: queue.Queue[PoolReport] = queue.Queue()
+        self.acknowledge = True
+        self.stop = False
+        self.status = 200
+        outer = self
+
+        class Route(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                allowed = self.headers["Authorization"] == f"Bearer {KEY}"
+                assert self.path == "/v1/pools/report"
+                report = PoolReport.model_validate_json(body)
+                versions = [proof.version for proof in report.attestations]
+                answer = {
+                    "acknowledged": versions if outer.acknowledge else [],
+                    "stop": outer.stop,
+                }
+                data = json.dumps(answer).encode()
+                self.send_response(outer.status if allowed else 401)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+                outer.reports.put(report)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Route)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.01,), daemon=True
+        )
+        self._thread.start()
+
+    def wait_for(self, state: PoolState, version: int) -> PoolReport:
+        while True:
+            report = self.reports.get(timeout=WAIT_S)
+            if (report.state, report.version) == (state, version):
+                return report
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
 class History:
     """A bucket into which versions are published, and the tensors of each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, base: dict[str, np.ndarray]) -> None:
         self.folder = folder
         self.url = f"file://{folder}"
         self.bucket = Bucket.open(self.url)
         self.publisher = Publisher(self.bucket, RUN)
-        draw = np.random.default_rng(0)
-        base = {
-            "embed.weight": draw.integers(0, 2**16, (64, 16), np.uint16),
-            "norm.weight": draw.standard_normal(16).astype(np.float32),
-        }
         self.states = [base]
         self.versions: list[WeightVersion] = []
 
@@ -141,7 +194,8 @@ class History:
     def publish_next(self) -> WeightVersion:
         number = len(self.versions)
         after = {name: array.copy() for name, array in self.states[-1].items()}
-        after["embed.weight"][number] ^= 1
+        first = next(iter(after))
+        after[first][number] ^= 1
         version = self.publisher.publish(
             number, self.versions[-1], self.states[-1], after, "rl", step=number
         )
@@ -157,14 +211,59 @@ class History:
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    made = History(tmp_path / "bucket")
+    draw = np.random.default_rng(0)
+    base = {
+        "embed.weight": draw.integers(0, 2**16, (64, 16), np.uint16),
+        "norm.weight": draw.standard_normal(16).astype(np.float32),
+    }
+    made = History(tmp_path / "bucket", base)
     made.publish_base()
     return made
 
 
 @pytest.fixture
-def empty_history(tmp_path: Path) -> History:
-    return History(tmp_path / "bucket")
+def tiny_llama(tmp_path: Path) -> tuple[History, Path]:
+    """A random Llama of 20,000 parameters in bf16, its folder, and a bucket with its base."""
+    draw = np.random.default_rng(0)
+    width, inner, vocab = 32, 48, 200
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocab, width)}
+    for layer in range(2):
+        name = f"model.layers.{layer}."
+        shapes |= {
+            f"{name}self_attn.{part}_proj.weight": (width if part in "qo" else width // 2, width)
+            for part in "qkvo"
+        }
+        shapes |= {f"{name}mlp.{part}_proj.weight": (inner, width) for part in ("gate", "up")}
+        shapes[f"{name}mlp.down_proj.weight"] = (width, inner)
+        shapes |= {
+            f"{name}{part}_layernorm.weight": (width,) for part in ("input", "post_attention")
+        }
+    shapes["model.norm.weight"] = (width,)
+    base = {
+        name: (draw.standard_normal(shape, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        for name, shape in shapes.items()
+    }
+    folder = tmp_path / "llama"
+    folder.mkdir()
+    write_file(folder / "model.safetensors", TensorSet(base))
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "hidden_size": width,
+                "intermediate_size": inner,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 2,
+                "vocab_size": vocab,
+                "max_position_embeddings": 256,
+                "tie_word_embeddings": True,
+            }
+        )
+    )
+    made = History(tmp_path / "llama-bucket", base)
+    made.publish_base()
+    return made, folder
 
 
 @pytest.fixture
@@ -180,3 +279,10 @@ def engine(history: History) -> Iterator[FakeEngine]:
     made = FakeEngine(history.states[0])
     yield made
     made.stop()
+
+
+@pytest.fixture
+def controller() -> Iterator[FakeController]:
+    made = FakeController()
+    yield made
+    made.close()

@@ -2,74 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import queue
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.main import main, serve
-from tradewind.types import GenerateChunk, GenerateRequest, PoolReport, PoolState
+from tradewind.pool.receiver import EngineLost
+from tradewind.types import GenerateChunk, GenerateRequest, PoolReport, PoolState, UserError
+from tradewind.weights.checkpoint import write_file
+from tradewind.weights.tensors import TensorSet
 
 KEY = "pool-key"
 WAIT_S = 20
-
-
-class FakeController:
-    """Keeps every report; answers with what `acknowledge`, `stop` and `status` say."""
-
-    def __init__(self) -> None:
-        self.reports: queue.Queue[PoolReport] = queue.Queue()
-        self.acknowledge = True
-        self.stop = False
-        self.status = 200
-        outer = self
-
-        class Route(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                allowed = self.headers["Authorization"] == f"Bearer {KEY}"
-                assert self.path == "/v1/pools/report"
-                report = PoolReport.model_validate_json(body)
-                versions = [proof.version for proof in report.attestations]
-                answer = {
-                    "acknowledged": versions if outer.acknowledge else [],
-                    "stop": outer.stop,
-                }
-                data = json.dumps(answer).encode()
-                self.send_response(outer.status if allowed else 401)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-                outer.reports.put(report)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Route)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.01,), daemon=True
-        )
-        self._thread.start()
-
-    def wait_for(self, state: PoolState, version: int) -> PoolReport:
-        while True:
-            report = self.reports.get(timeout=WAIT_S)
-            if (report.state, report.version) == (state, version):
-                return report
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 class Pool:
@@ -87,18 +38,11 @@ class Pool:
 
 
 @pytest.fixture
-def controller() -> Iterator[FakeController]:
-    made = FakeController()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def pool_url(
     history: Any,
     engine: Any,
     folder: Path,
-    controller: FakeController,
+    controller: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[str]:
     monkeypatch.setenv("TRADEWIND_POOL_KEY", KEY)
@@ -184,7 +128,7 @@ def test_health_shows_the_report(pool_url: str) -> None:
 
 
 def test_a_version_is_swapped_in_while_a_request_runs(
-    pool_url: str, history: Any, controller: FakeController
+    pool_url: str, history: Any, controller: Any
 ) -> None:
     with (
         client(pool_url) as http,
@@ -200,7 +144,7 @@ def test_a_version_is_swapped_in_while_a_request_runs(
 
 
 def test_attestations_are_repeated_until_acknowledged(
-    pool_url: str, history: Any, controller: FakeController
+    pool_url: str, history: Any, controller: Any
 ) -> None:
     controller.acknowledge = False
     history.publish_next()
@@ -213,7 +157,7 @@ def test_attestations_are_repeated_until_acknowledged(
 
 
 def test_a_controller_that_refuses_reports_is_told_and_survived(
-    pool_url: str, controller: FakeController
+    pool_url: str, controller: Any
 ) -> None:
     controller.status = 401
     while not (report := controller.reports.get(timeout=WAIT_S)).detail:
@@ -226,9 +170,7 @@ def test_a_controller_that_refuses_reports_is_told_and_survived(
         pass
 
 
-def test_a_pool_that_stops_ends_its_streams_with_an_error(
-    pool_url: str, controller: FakeController
-) -> None:
+def test_a_pool_that_stops_ends_its_streams_with_an_error(pool_url: str, controller: Any) -> None:
     with (
         client(pool_url) as http,
         http.stream("POST", "/v1/generate", content=request("long", 10**9)) as answer,
@@ -293,3 +235,22 @@ def test_an_unreachable_controller_is_survived(
         Reporter(http, status, engine, on_stop=lambda: None).report()
     detail = status.report(engine.load()).detail
     assert detail is not None and "does not answer" in detail
+
+
+def test_a_pool_with_another_base_model_ends_with_a_sentence(
+    history: Any, engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_POOL_KEY", KEY)
+    write_file(folder / "model.safetensors", TensorSet({"norm.weight": np.zeros(16, np.float32)}))
+    config = PoolConfig(model=folder, bucket=history.url)
+    with pytest.raises(UserError, match="another base model"):
+        serve(config, open_engine=lambda *_: engine)
+
+
+def test_an_engine_that_dies_ends_the_pool_with_its_reason(
+    history: Any, engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_POOL_KEY", KEY)
+    engine.error = "the engine died: out of memory"
+    with pytest.raises(EngineLost, match="out of memory"):
+        serve(PoolConfig(model=folder, bucket=history.url), open_engine=lambda *_: engine)
