@@ -1,0 +1,1 @@
+"""What every benchmark shares: the machine, the record of figures, peers in their own processes."""

@@ -1,0 +1,1 @@
+"""The two sides of `grpo_vs_trl.py`, and the task that both of them train on."""

