@@ -45,7 +45,7 @@ class SmallS3:
                 return unquote(urlsplit(self.path).path)
 
             def _answer(self, status: int, body: bytes, tagged: bytes = b"") -> None:
-                    self.send_response(status)
+                self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.send_header("ETag", f'"{hashlib.md5(tagged).hexdigest()}"')
                 self.send_header("Last-Modified", "Mon, 30 Nov 2026 00:00:00 GMT")
