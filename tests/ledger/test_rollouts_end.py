@@ -92,3 +92,25 @@ def test_seeds_differ_between_rollouts_and_agree_after_a_restart(play):
     assert seeds[0] != seeds[1]
     play.reopen()
     assert [play.ledger.session(d).seed for d in digests] == seeds
+
+
+def test_leases_hold_on_while_the_controller_is_away(play):
+    play.ledger.open_training_group(1)
+    rollout = play.lease().rollout_id
+    play.now += 60.0
+    play.ledger.renew_all(play.now)
+    assert play.ledger.expire(play.now + 9.0) == []
+    assert play.ledger.expire(play.now + 11.0) == [rollout]
+
+
+def test_a_lease_that_reached_nobody_is_taken_back_with_its_keys(play):
+    from tradewind.ledger import keys
+
+    play.ledger.open_training_group(1)
+    first = play.lease()
+    play.ledger.unlease(first.rollout_id)
+    assert play.ledger.session(keys.digest(first.model_key)) is None
+    second = play.lease()
+    assert second.rollout_id == first.rollout_id
+    assert second.model_key != first.model_key
+    assert play.ledger.session(keys.digest(second.model_key)).open

@@ -29,7 +29,7 @@ class ControllerConfig(Config):
     synchronous mode."""
     max_running: int = Field(default=64, ge=1)
     """Rollouts that run at the same time, over all workers."""
-    max_refills: int = Field(default=4, ge=0)
+    max_refills: int = Field(default=16, ge=0)
     """Null rollouts of one group that are replaced; with one more the group is rejected."""
     lease_ttl_s: float = Field(default=30.0, gt=0)
     """A lease is lost after so long without heartbeat or model traffic, in seconds."""

@@ -42,6 +42,7 @@ class Controller:
 
         Until `stop`, or until `ended` says so; then nobody waits for a lease any longer.
         """
+        await self.call(self.ledger.renew_all, time.time())
         try:
             while not self._stopped and not ended():
                 self.facts = await asyncio.to_thread(self.rounds.round)

@@ -125,6 +125,15 @@ class Rollouts(Database):
         with self.write() as conn:
             renew(conn, rollout, now)
 
+    def renew_all(self, now: float) -> None:
+        """Renew every running lease: a controller that was away could not be told of heartbeats."""
+        with self.write() as conn:
+            conn.execute(
+                update(rollouts)
+                .where(rollouts.c.state == "running")
+                .values(lease_until=now + rollouts.c.lease_ttl)
+            )
+
     def finish(self, rollout: RolloutId, outcome: Outcome, now: float) -> OutcomeStatus:
         """Record the outcome; the first one wins and the model key is dead from here on.
 
