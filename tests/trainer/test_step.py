@@ -24,7 +24,12 @@ def test_size_of_micro_batches_changes_the_step(tiny, loss, budget):
     for number in range(2):
         a = whole.step(tiny.make_samples(number), number=number)
         b = cut.step(tiny.make_samples(number), number=number)
-    for name in ("loss/value", "trainer/gradient/norm", "ratio/k3", "trainer/tokens/trained"):
+    for name in (
+        "trainer/loss/value",
+        "trainer/gradient/norm",
+        "trainer/ratio/k3",
+        "trainer/tokens/trained",
+    ):
         assert a[name] == pytest.approx(b[name], rel=1e-4), name
     for x, y in zip(masters(whole), masters(cut), strict=True):
         assert (x - y).abs().quantile(0.99) < 1e-5  # Adam's sign is fragile where g is about 0
@@ -56,7 +61,7 @@ def test_step_without_any_credit_moves_the_weights(tiny):
 def test_step_does_not_raise_the_probability_of_what_earned_credit(tiny):
     t = trainer(tiny, loss="reinforce", loss_floats={"truncate": 0.0})
     good = tiny.make_sample([1, 2, 3, 4, 5], 3, advantage=1.0)
-    losses = [t.step([good], number=n)["loss/value"] for n in range(5)]
+    losses = [t.step([good], number=n)["trainer/loss/value"] for n in range(5)]
     assert losses == sorted(losses, reverse=True)
 
 

@@ -37,6 +37,8 @@ class OptimiserConfig(BaseModel):
     """Steps between checkpoints. After a crash the steps since the newest one are replayed."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """How many checkpoints stay on disk."""
+    lease_ttl_s: float = Field(default=15.0, gt=0)
+    """How long the trainer's place in the ledger outlives its last sign of life."""
     seed: int = 0
     """Seeds the order of the corpus; a step itself draws no random numbers."""
 
@@ -60,11 +62,9 @@ class TrainerConfig(OptimiserConfig):
     """Mean k3 over tokens of the trained version above which the step is refused; 0.001 suits an
     engine and a trainer of the same numerics. None: measure only."""
     wait_deadline_s: float = Field(default=900.0, gt=0)
-    """Longest wait for groups before the trainer gives up and says for what it waited."""
+    """Longest wait without one more closed group before the trainer ends with a sentence."""
     poll_s: float = Field(default=0.2, gt=0)
     """Seconds between two looks at the ledger while waiting."""
-    lease_ttl_s: float = Field(default=60.0, gt=0)
-    """How long the trainer's place in the ledger outlives its last sign of life."""
 
 
 class MidtrainConfig(OptimiserConfig):

@@ -66,21 +66,21 @@ class Learner:
         for forest, real in self._forests(samples, version):
             logp, entropy = self.policy(forest)
             loss, report = objective(forest, logp, entropy)
-            value = loss.item()
-            if not math.isfinite(value):
-                self.masters.drop_gradients()
-                raise UserError(
-                    f"the loss of step {number} is not finite",
-                    value=value,
-                    fix="lower lr, or look for extreme rewards in this step's groups; nothing was "
-                    "committed, and a restart goes on from the last committed step",
-                )
             torch.autograd.backward(loss if real else loss * 0.0)
             self.masters.accumulate()
             for name, term in {**report, "loss": loss}.items():
                 sums[name] = sums.get(name, 0.0) + (term.item() if real else 0.0)
             sums["packed"] = sums.get("packed", 0.0) + (forest.tokens if real else 0)
-        return self.ranks.sums(sums)
+        sums = self.ranks.sums(sums)  # one rank's NaN is every rank's, so all raise together
+        if not math.isfinite(sums["loss"]):
+            self.masters.drop_gradients()
+            raise UserError(
+                f"the loss of step {number} is not finite",
+                value=sums["loss"],
+                fix="lower lr, or look for extreme rewards in this step's groups; nothing was "
+                "committed, and a restart goes on from the last committed step",
+            )
+        return sums
 
     @torch.no_grad()
     def measure(

@@ -28,6 +28,7 @@ class Policy(nn.Module):
         super().__init__()
         self.inner = inner
         inner.config._attn_implementation = attention.NAME
+        self._shared = inner.config.num_attention_heads // inner.config.num_key_value_heads
         if _is_windowed(inner.config):
             raise UserError(
                 "the trainer has no sliding-window attention",
@@ -78,7 +79,7 @@ class Policy(nn.Module):
             input_ids=forest.ids[None],
             position_ids=forest.positions[None],
             use_cache=False,
-            blocks=forest.blocks,
+            cuts=attention.windows(forest.blocks, self._shared, self.inner.dtype),
         ).last_hidden_state[0]
         logp, entropy = ChunkedLogProbs.apply(  # type: ignore[no-untyped-call]
             hidden[forest.rows],

@@ -46,7 +46,7 @@ class Trainer:
             number: 0-based count of RL steps, for learning rate and errors.
 
         Returns:
-            Finite metrics under `trainer/`, `ratio/`, `staleness/` and `loss/`.
+            Finite metrics, `trainer/<noun>/<stat>`.
 
         Raises:
             UserError: a loss or gradient is not finite, or the k3 gate refuses the step. Weights
@@ -65,20 +65,21 @@ class Trainer:
             backward_ended = time.perf_counter()
             lr = learning_rate(self.config.lr, number, self.config.warmup_steps)
             norm = self.learner.update(lr, 1.0 / tokens, number)
-            metrics["trainer/lr/value"] = lr
-            metrics["trainer/update/seconds"] = time.perf_counter() - backward_ended
-            metrics["trainer/backward/seconds"] = backward_ended - began
+            metrics["lr/value"] = lr
+            metrics["update/seconds"] = time.perf_counter() - backward_ended
+            metrics["backward/seconds"] = backward_ended - began
         seconds = time.perf_counter() - began
-        return metrics | {
-            "trainer/gradient/norm": norm,
-            "trainer/samples/total": float(len(samples)),
-            "trainer/samples/zero_advantage": float(len(samples) - len(trained)),
-            "trainer/tokens/sampled": float(tokens),
-            "trainer/tokens/trained": float(entries),
-            "trainer/tokens/total": float(sum(len(s.ids) for s in samples)),
-            "trainer/tokens/per_second": sum(len(s.ids) for s in samples) / seconds,
-            "trainer/step/seconds": seconds,
+        metrics |= {
+            "gradient/norm": norm,
+            "samples/total": float(len(samples)),
+            "samples/zero_advantage": float(len(samples) - len(trained)),
+            "tokens/sampled": float(tokens),
+            "tokens/trained": float(entries),
+            "tokens/total": float(sum(len(s.ids) for s in samples)),
+            "tokens/per_second": sum(len(s.ids) for s in samples) / seconds,
+            "step/seconds": seconds,
         }
+        return {f"trainer/{name}": value for name, value in metrics.items()}
 
     def _objective(
         self, forest: Forest, logp: Tensor, entropy: Tensor
@@ -97,8 +98,8 @@ class Trainer:
         out = {name: value / entries for name, value in sums.items() if name.startswith("loss/")}
         out |= ratio_means(sums)
         out["loss/value"] = sums["loss"] / max(1, tokens)
-        out["trainer/entropy/mean"] = sums["entropy"] / max(1.0, sums["rows"])
-        out["trainer/tokens/packed"] = sums["packed"]
+        out["entropy/mean"] = sums["entropy"] / max(1.0, sums["rows"])
+        out["tokens/packed"] = sums["packed"]
         return out
 
     def _gate(self, metrics: Metrics, number: int) -> None:
@@ -118,6 +119,6 @@ def staleness(samples: Sequence[Sample], version: int, bound: int) -> Metrics:
     ages = [version - sample.oldest_version() for sample in samples]
     assert all(0 <= age <= bound for age in ages), f"staleness {ages} is outside 0..{bound}"
     return {
-        "staleness/sample/max": float(max(ages, default=0)),
-        "staleness/sample/mean": sum(ages) / max(1, len(ages)),
+        "staleness/max": float(max(ages, default=0)),
+        "staleness/mean": sum(ages) / max(1, len(ages)),
     }

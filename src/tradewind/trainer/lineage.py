@@ -1,0 +1,87 @@
+"""The policy's versions as the trainer holds them: parent tensors, publish, announce, look up.
+
+Order of durability: frames and manifest in the bucket, then the ledger's commit, then the pointer
+`latest/<version>`. Whoever starts again announces the newest committed version once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.types import UserError, WeightVersion
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.follow import Follower
+from tradewind.weights.publish import Publisher
+from tradewind.weights.state import State
+from tradewind.weights.tensors import Array, TensorSet
+
+
+class Lineage:
+    """One run's weight versions. `version` and `tensors` are the newest committed ones."""
+
+    def __init__(self, ledger: Ledger, bucket: Bucket, run_id: str, base: TensorSet) -> None:
+        odd = sorted(name for name in base if base.tag(name) != "BF16")
+        if odd:
+            raise UserError(
+                "the base checkpoint is not all bf16", value=odd[:5], fix="convert it to bf16"
+            )
+        self._ledger, self._bucket, self._run_id, self._base = ledger, bucket, run_id, base
+        self._publisher = Publisher(bucket, run_id)
+        if not ledger.versions():
+            ledger.commit_version(self._publisher.publish(0, None, {}, base, "base"))
+        self.version = ledger.versions()[-1]
+        self._announce_all(ledger.versions())
+        self.tensors = self.at(self.version)
+
+    def at(self, version: WeightVersion) -> TensorSet:
+        """The tensors of a committed version, read from the bucket and verified.
+
+        Raises:
+            RefusedWeights: an object is damaged or missing.
+            UserError: the base is not the one with which the run began.
+        """
+        follower = Follower(self._bucket, self._base, run_id=self._run_id)
+        first = self._ledger.versions()[0]
+        if follower.state_id != first.state_id:
+            raise UserError(
+                f"the model folder is not the base of this run, {first.state_id}",
+                value=follower.state_id,
+                fix="give the model folder with which the run was started",
+            )
+        if version.version == 0:
+            return self._base
+        return follower.stage(version.version).state.tensors
+
+    def publish(self, new: Mapping[str, Array], stage: str, step: int) -> WeightVersion:
+        """Upload the successor of `version`; nothing is committed or announced yet."""
+        return self._publisher.publish(
+            self.version.version + 1, self.version, self.tensors, self.named(new), stage, step=step
+        )
+
+    def announce(self, version: WeightVersion, new: Mapping[str, Array]) -> None:
+        """Let pools see a committed version; it is the parent from now on."""
+        self._publisher.announce(version)
+        self.version, self.tensors = version, self.named(new)
+
+    def state_id(self, new: Mapping[str, Array]) -> str:
+        """The state id of a set of weights."""
+        return State.of(0, self.named(new)).state_id
+
+    def named(self, trained: Mapping[str, Array]) -> TensorSet:
+        """Trained weights under the names of the base: a tied head repeats the embedding."""
+        whole = dict(trained)
+        if "lm_head.weight" in self._base and "lm_head.weight" not in whole:
+            whole["lm_head.weight"] = whole["model.embed_tokens.weight"]
+        if whole.keys() != self._base.keys():
+            raise UserError(
+                "the trainer's weights and the checkpoint differ in their names",
+                value=sorted(whole.keys() ^ self._base.keys())[:5],
+                fix="use a model family whose checkpoint names transformers keeps",
+            )
+        return TensorSet(whole)
+
+    def _announce_all(self, versions: list[WeightVersion]) -> None:
+        """After a crash the newest may lack its pointer; after one at the base, both may."""
+        for version in versions[-2:]:
+            self._publisher.announce(version)

@@ -1,0 +1,60 @@
+"""Where an interrupted run goes on: newest checkpoint, then replay of the committed steps."""
+
+from __future__ import annotations
+
+from tradewind.algo.samples import samples_of
+from tradewind.ledger.ledger import Ledger
+from tradewind.trainer import checkpoint
+from tradewind.trainer.crew import Crew
+from tradewind.trainer.lineage import Lineage
+from tradewind.trainer.pulse import Pulse
+from tradewind.types import Step, WeightVersion
+
+STAGE = "rl"
+
+
+def restore(crew: Crew, ledger: Ledger, lineage: Lineage, pulse: Pulse) -> int:
+    """Bring model and moments to the last committed step; returns the number of the next one.
+
+    A checkpoint that is ahead of the ledger belongs to a step that was never committed and is
+    deleted. Steps after the checkpoint are trained again from the groups that they consumed; each
+    must reproduce the state id that was published. If one does not (another machine, another
+    library), the published weights are taken over and an event says so: pools serve those.
+    """
+    last = ledger.last_step()
+    done = 0 if last is None else last.step + 1
+    checkpoint.discard(crew.checkpoints, STAGE, above=done)
+    saved = checkpoint.found(crew.checkpoints, STAGE)
+    versions = {version.version: version for version in ledger.versions()}
+    steps = ledger.steps()
+    if saved:
+        crew.load(STAGE, saved[-1])
+    else:
+        first = min((step.version for step in steps), default=lineage.version.version + 1) - 1
+        crew.adopt(dict(lineage.at(versions[first])))
+    for step in steps[saved[-1] if saved else 0 :]:
+        pulse.doing(f"replay step {step.step}")
+        _replay(crew, ledger, step)
+        _compare(crew, lineage, pulse, versions[step.version])
+    if saved and saved[-1] == done:
+        _compare(crew, lineage, pulse, versions[last.version] if last else lineage.version)
+    return done
+
+
+def _replay(crew: Crew, ledger: Ledger, step: Step) -> None:
+    samples = [s for group in ledger.groups_of_step(step.step) for s in samples_of(group).samples]
+    crew.step(samples, step.version - 1, step.step)
+
+
+def _compare(crew: Crew, lineage: Lineage, pulse: Pulse, version: WeightVersion) -> None:
+    """The weights in memory are those of `version`, or become them."""
+    reached = lineage.state_id(crew.weights())
+    if reached == version.state_id:
+        return
+    differed = crew.adopt(dict(lineage.at(version)))
+    pulse.event(
+        "replay.diverged",
+        f"version {version.version}",
+        f"the replay reached {reached}, published is {version.state_id}; the published weights "
+        f"were taken over ({differed} values differed)",
+    )

@@ -1,0 +1,52 @@
+"""Where a run's things lie, and opening them for one trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.trainer.lineage import Lineage
+from tradewind.trainer.pulse import Pulse
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import read_folder
+
+
+@dataclass(frozen=True)
+class Run:
+    """The addresses of one arm."""
+
+    workspace: Path
+    """Holds `metrics/` and `checkpoints/`, and by default ledger and bucket."""
+    model: Path
+    """The base checkpoint: config.json, tokenizer.json, safetensors in bf16."""
+    run_id: str
+    """Names the run in every manifest."""
+    ledger_url: str | None = None
+    """SQLAlchemy URL or path; default `<workspace>/ledger.sqlite`."""
+    bucket_url: str | None = None
+    """Default: the folder `<workspace>/bucket`."""
+
+    @property
+    def checkpoints(self) -> Path:
+        """The trainer's own."""
+        return self.workspace / "checkpoints"
+
+
+@contextmanager
+def open_run(run: Run, ttl_s: float) -> Iterator[tuple[Ledger, Lineage, Pulse]]:
+    """Ledger, lineage and the trainer's place, given back at the end.
+
+    Raises:
+        UserError: model, ledger or bucket cannot be opened.
+        Conflict: another trainer lives on this run.
+    """
+    with (
+        closing(Ledger.open(run.ledger_url or run.workspace / "ledger.sqlite")) as ledger,
+        Pulse(ledger, ttl_s) as pulse,
+    ):
+        pulse.doing("open the model")
+        bucket = Bucket.open(run.bucket_url or (run.workspace / "bucket").resolve().as_uri())
+        yield ledger, Lineage(ledger, bucket, run.run_id, read_folder(run.model)), pulse

@@ -1,0 +1,263 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.trainer import checkpoint, crew
+from tradewind.trainer.config import TrainerConfig
+from tradewind.trainer.loop import train
+from tradewind.trainer.progress import MetricsFile
+from tradewind.trainer.run import Run
+from tradewind.types import Conflict, Stalled, UserError
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.follow import Follower
+from tradewind.weights.publish import Publisher
+
+STEPS, PER_STEP = 5, 2
+CONFIG = {
+    "steps": STEPS,
+    "groups_per_step": PER_STEP,
+    "max_staleness": 9,
+    "lr": 1e-2,
+    "checkpoint_every": 2,
+    "lease_ttl_s": 1.0,
+    "poll_s": 0.01,
+    "wait_deadline_s": 0.2,
+    "dtype": "fp32",
+    "threads": 1,
+}
+
+
+class Crash(Exception):
+    pass
+
+
+@pytest.fixture
+def run(tiny, tmp_path):
+    model = tiny.save_model(tmp_path / "model")
+    tiny.fill(tmp_path / "ledger.sqlite", STEPS * PER_STEP).close()
+    return Run(workspace=tmp_path, model=model, run_id="tiny")
+
+
+def outcome(run):
+    """What may not depend on how often the trainer died."""
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    assert ledger.audit() == []
+    bucket = Bucket.open((run.workspace / "bucket").as_uri())
+    follower = Follower(bucket, read_folder(run.model), run_id="tiny")
+    newest = ledger.versions()[-1]
+    assert follower.newest() == newest.version
+    assert follower.stage(newest.version).state_id == newest.state_id
+    curve = [
+        (step.step, step.version, step.group_ids, step.metrics["trainer/loss/value"])
+        for step in ledger.steps()
+    ]
+    states = [version.state_id for version in ledger.versions()]
+    lines = MetricsFile(run.workspace, "rl").read()
+    assert [line["step"] for line in lines] == [step.step for step in ledger.steps()]
+    events = [event.kind for event in ledger.events()]
+    ledger.close()
+    return curve, states, events
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    tiny.fill(folder / "ledger.sqlite", STEPS * PER_STEP).close()
+    run = Run(workspace=folder, model=tiny.save_model(folder / "model"), run_id="tiny")
+    train(TrainerConfig(**CONFIG), run)
+    curve, states, _ = outcome(run)
+    assert len(curve) == STEPS and len(set(states)) == STEPS + 1
+    return curve, states
+
+
+POINTS = {
+    "claim": (Ledger, "claimable"),
+    "step": (crew.Crew, "step"),
+    "weights": (crew.Crew, "weights"),
+    "upload": (Publisher, "publish"),
+    "checkpoint": (checkpoint, "save"),
+    "commit": (Ledger, "commit_step"),
+    "announce": (Publisher, "announce"),
+    "metrics": (MetricsFile, "append"),
+    "base": (Ledger, "commit_version"),
+    "replay": (Ledger, "groups_of_step"),
+    "load": (crew.Crew, "load"),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("point", POINTS)
+def test_crash_changes_the_curve_or_trains_a_group_twice(
+    run, undisturbed, monkeypatch, point, after
+):
+    owner, name = POINTS[point]
+    original = getattr(owner, name)
+    calls = 0
+
+    def crashing(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        crash = calls % 3 == 1
+        if crash and not after:
+            raise Crash(point)
+        result = original(*args, **kwargs)
+        if crash:
+            raise Crash(point)
+        return result
+
+    crashes = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, crashing)
+        for _ in range(4 * STEPS):
+            try:
+                train(TrainerConfig(**CONFIG), run)
+                break
+            except Crash:
+                crashes += 1
+        else:
+            pytest.fail("the run never ended")
+    if point not in ("replay", "load"):
+        assert crashes
+    curve, states, events = outcome(run)
+    assert (curve, states) == undisturbed
+    assert "replay.diverged" not in events
+
+
+def test_replay_is_wrong_but_goes_unnoticed(run, undisturbed, monkeypatch):
+    def crash(*_):
+        raise Crash
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(checkpoint, "save", lambda *_: None)
+        patch.setattr(MetricsFile, "append", crash)
+        train(TrainerConfig(**CONFIG), run)
+    train(TrainerConfig(**{**CONFIG, "lr": 3e-2}), run)  # as if on another machine
+    curve, states, events = outcome(run)
+    assert events.count("replay.diverged") == 1
+    assert curve[0] == undisturbed[0][0] and states[:2] == undisturbed[1][:2]
+
+
+def test_second_trainer_works_beside_the_first(run):
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    asked = 0
+
+    class Living:
+        """Renews its place whenever the newcomer looks."""
+
+        def acquire(self, real, owner, now, ttl):
+            nonlocal asked
+            asked += 1
+            ledger_acquire(ledger, "trainer@elsewhere", now + asked, 60.0)
+            return real(owner, now, ttl)
+
+    ledger_acquire = Ledger.acquire_trainer
+    living = Living()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Ledger,
+            "acquire_trainer",
+            lambda self, *a: living.acquire(lambda *b: ledger_acquire(self, *b), *a),
+        )
+        with pytest.raises(Conflict, match="another trainer"):
+            train(TrainerConfig(**CONFIG), run)
+    assert ledger.last_step() is None and 2 <= asked <= 3
+    ledger.close()
+
+
+def test_place_of_a_dead_trainer_is_never_free_again(run):
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    ledger.acquire_trainer("trainer@dead", time.time(), 0.3)
+    train(TrainerConfig(**{**CONFIG, "steps": 1}), run)
+    assert ledger.last_step().step == 0 and ledger.trainer() is None
+    ledger.close()
+
+
+def test_wait_for_groups_is_silent_or_endless(run):
+    config = TrainerConfig(**{**CONFIG, "steps": STEPS + 1})
+    with pytest.raises(Stalled, match=r"2 more closed groups for step 5.*controller"):
+        train(config, run)
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    (beat,) = ledger.beats()
+    assert beat.process == "trainer" and "2 more closed groups" in beat.doing
+    assert ledger.trainer() is None
+    ledger.close()
+
+
+def test_wait_does_not_end_when_the_last_group_closes(run, tiny, monkeypatch):
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    seen = []
+
+    def waiting(self, what, waiting_for, owner):
+        seen.append(waiting_for)
+        tiny.add_group(ledger, 100 + len(seen))
+
+    monkeypatch.setattr("tradewind.trainer.pulse.Pulse.waiting", waiting)
+    train(TrainerConfig(**{**CONFIG, "steps": STEPS + 1}), run)
+    assert seen == [f"{n} more closed groups for step {STEPS}" for n in (2, 1)]
+    ledger.close()
+
+
+def test_stale_group_is_trained(run):
+    with pytest.raises(Stalled):
+        train(TrainerConfig(**{**CONFIG, "max_staleness": 1}), run)
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    assert [s.metrics["trainer/staleness/max"] for s in ledger.steps()] == [0.0, 1.0]
+    ledger.close()
+
+
+def test_numbers_that_are_not_finite_are_committed(run, monkeypatch):
+    def poisoned(self, samples, *rest):
+        bad = [s.model_copy(update={"advantage": float("nan")}) for s in samples]
+        return original(self, bad, *rest)
+
+    original = crew.Crew.step
+    monkeypatch.setattr(crew.Crew, "step", poisoned)
+    with pytest.raises(UserError, match=r"loss of step 0 is not finite: nan.*nothing was"):
+        train(TrainerConfig(**CONFIG), run)
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    assert ledger.last_step() is None and ledger.closed() == STEPS * PER_STEP
+    ledger.close()
+
+
+def test_another_base_is_trained_on(run, tiny, tmp_path):
+    train(TrainerConfig(**{**CONFIG, "steps": 1}), run)
+    other = tiny.save_model(tmp_path / "other", seed=5)
+    with pytest.raises(UserError, match="not the base of this run"):
+        train(TrainerConfig(**CONFIG), Run(run.workspace, other, "tiny"))
+
+
+def test_k3_alarm_is_not_raised(run):
+    train(TrainerConfig(**{**CONFIG, "k3_alarm": 1e-6}), run)
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    (first, *_) = [e for e in ledger.events() if e.kind == "ratio.alarm"]
+    assert first.subject == "step 0" and "mismatch_k3" in first.detail
+    ledger.close()
+
+
+def test_kill_9_changes_the_curve(run, undisturbed):
+    """Killed for real whenever one more line of metrics is there."""
+    config = run.workspace / "trainer.json"
+    config.write_text(json.dumps(CONFIG))
+    argv = [sys.executable, "-m", "tradewind.trainer", "--stage", "rl",
+            "--workspace", str(run.workspace), "--config", str(config)]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    lines = run.workspace / "metrics" / "rl.jsonl"
+    for kill_at in (1, 3, None):
+        process = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE)
+        while process.poll() is None:
+            done = lines.read_bytes().count(b"\n") if lines.exists() else 0
+            if kill_at is not None and done >= kill_at:
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.001)
+        _, said = process.communicate()
+        assert process.returncode == (0 if kill_at is None else -signal.SIGKILL), said.decode()
+    assert outcome(run)[:2] == undisturbed
