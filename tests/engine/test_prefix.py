@@ -50,9 +50,13 @@ def test_reuse_gives_what_no_reuse_gives(kind, models, opened):
     shared, apart = opened(folder), opened(folder)
     apart.engine._prefixes._room = 0
     apart.engine._scheduler._shares_what_is_being_read = lambda sequence: False
+    spans = []
     for listener in (shared, apart):
+        plan = listener.engine._scheduler.next_step
+        listener.engine._scheduler.next_step = lambda plan=plan: spans.append(plan()) or spans[-1]
         ask_group(listener, group, temperature=1.0)
         listener.wait()
+    assert any(d.shared == 64 for step in spans if step for d in step.decodes)
     assert shared.engine._prefixes.hits > 0 and apart.engine._prefixes.hits == 0
     for i in range(len(group)):
         assert shared.ids(f"r{i}") == apart.ids(f"r{i}")

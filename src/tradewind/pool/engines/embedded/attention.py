@@ -33,12 +33,41 @@ def _decode(span: DecodeSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
     memory[torch.arange(span.count), :, span.positions] = kv
     n, heads, size = q.shape
     kv_heads = memory.shape[1] // 2
-    seen = memory[:, :, : span.longest]
     grouped = q.view(n, kv_heads, heads // kv_heads, size)
-    out = scaled_dot_product_attention(
-        grouped, seen[:, :kv_heads], seen[:, kv_heads:], attn_mask=span.mask
-    )
+    own = memory[:, :, span.shared : span.longest]
+    k, v = own[:, :kv_heads], own[:, kv_heads:]
+    if span.shared == 0:
+        out = scaled_dot_product_attention(grouped, k, v, attn_mask=span.mask)
+    else:
+        rest, rest_weight = _flash(grouped, k, v, span.mask)
+        out = _with_shared(grouped, memory[:1, :, : span.shared], rest, rest_weight)
     return out.view(n, heads, size)
+
+
+def _with_shared(q: Tensor, shared: Tensor, rest: Tensor, rest_weight: Tensor) -> Tensor:
+    """Adds attention over keys that all rows share, read once: the rows become query rows.
+
+    q, rest: (n, K, G, D); shared: (1, 2K, S, D); rest_weight: (n, K, G), the log of the sum of
+    exponentials behind `rest`. Attention over the union is the average of both parts weighted by
+    those sums (Dao et al. 2022, FlashAttention, section 3.1). Returns (n, K, G, D).
+    """
+    n, kv_heads, g, size = q.shape
+    rows = q.transpose(0, 1).reshape(1, kv_heads, n * g, size)
+    out, weight = _flash(rows, shared[:, :kv_heads], shared[:, kv_heads:], None)
+    out = out.view(kv_heads, n, g, size).transpose(0, 1)
+    weight = weight.view(kv_heads, n, g).transpose(0, 1)
+    share = torch.sigmoid(weight - rest_weight).unsqueeze(-1).to(out.dtype)
+    return torch.lerp(rest, out, share)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Attention and the log of the sum of exponentials of its scores, per query row."""
+    if mask is not None:
+        mask = mask.expand(*q.shape[:3], k.shape[2])
+    out, weight = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, 0.0, False, attn_mask=mask
+    )
+    return out, weight
 
 
 def _prompt(span: PromptSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:

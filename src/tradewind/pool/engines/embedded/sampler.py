@@ -58,7 +58,8 @@ def sample(logits: Tensor, draws: list[Draw]) -> tuple[list[int], list[float]]:
     temperatures = [draw.temperature or 1.0 for draw in draws]
     if any(t != 1.0 for t in temperatures):
         logits.div_(torch.tensor(temperatures).unsqueeze(1))
-    top, best = logits.max(dim=1)
+    best = logits.argmax(dim=1) if any(draw.temperature == 0 for draw in draws) else None
+    top = logits.amax(dim=1)
     weights = logits.sub_(top.unsqueeze(1)).exp_()  # in (0, 1], 1 at the best entry
     size = math.gcd(weights.shape[1], BLOCK)
     if size < 32:  # such a vocabulary is padded with entries of weight 0
@@ -71,7 +72,7 @@ def sample(logits: Tensor, draws: list[Draw]) -> tuple[list[int], list[float]]:
         raise FloatingPointError("a logit is not finite: the served weights are broken")
     ids = _invert(blocks, sums, np.array([draw.u for draw in draws]))
     for i, draw in enumerate(draws):
-        if draw.temperature == 0:
+        if draw.temperature == 0 and best is not None:
             ids[i] = int(best[i])
         elif draw.top_p < 1:
             ids[i], totals[i] = _nucleus(weights[i], draw.top_p * totals[i], draw.u)

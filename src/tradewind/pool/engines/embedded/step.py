@@ -12,7 +12,11 @@ import torch
 from torch import Tensor
 
 from tradewind.pool.engines.embedded.kv import Lane
+from tradewind.pool.engines.embedded.prefix import BLOCK
 from tradewind.pool.engines.embedded.sequence import Sequence
+
+SHARE_ROWS, SHARE_BLOCKS = 4, 4
+"""From so many rows and blocks on, reading a shared prefix once beats a second attention call."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,9 @@ class DecodeSpan:
     positions: Tensor
     """(count,): where each row's new KV goes."""
     mask: Tensor | None
-    """(count, 1, 1, longest), additive; None if all rows are equally long."""
+    """(count, 1, 1, longest - shared), additive; None if all rows are equally long."""
+    shared: int
+    """Leading keys that are the same in all rows, worth reading once for all of them."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +109,27 @@ def plan(lanes: list[Lane], parts: list[tuple[Sequence, int]], dtype: torch.dtyp
 
 
 def _decode_span(lane: Lane, start: int, dtype: torch.dtype) -> DecodeSpan:
-    positions = torch.tensor([s.done for s in lane.members[: lane.decoding]])
-    longest = int(positions.max()) + 1
+    members = lane.members[: lane.decoding]
+    positions = torch.tensor([s.done for s in members])
+    longest, shared = int(positions.max()) + 1, _shared(members)
     mask = None
     if int(positions.min()) + 1 < longest:
-        hidden = torch.arange(longest) > positions.unsqueeze(1)
-        mask = _additive(hidden, dtype).view(lane.decoding, 1, 1, longest)
-    return DecodeSpan(lane, start, lane.decoding, longest, positions, mask)
+        hidden = torch.arange(shared, longest) > positions.unsqueeze(1)
+        mask = _additive(hidden, dtype).view(lane.decoding, 1, 1, longest - shared)
+    return DecodeSpan(lane, start, lane.decoding, longest, positions, mask, shared)
+
+
+def _shared(members: list[Sequence]) -> int:
+    """Length of the prefix whose KV all members took from the same blocks, if it is worth it."""
+    if len(members) < SHARE_ROWS:
+        return 0
+    chains = [s.chain for s in members]
+    blocks = 0
+    for low, high in zip(min(chains), max(chains), strict=False):
+        if low != high:
+            break
+        blocks += 1
+    return blocks * BLOCK if blocks >= SHARE_BLOCKS else 0
 
 
 def _causal(count: int, past: int, dtype: torch.dtype) -> Tensor:
