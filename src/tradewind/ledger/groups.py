@@ -45,6 +45,9 @@ class Groups(Database):
         closed, not yet consumed). Pools with weights older than `min_version` shall not answer
         it. Raises `UserError` if there is no training task.
         """
+        with self.read() as conn:  # the usual case, no room, needs no writer's lock
+            if limit is not None and _outstanding(conn) >= limit:
+                return None
         with self.write() as conn:
             if limit is not None and _outstanding(conn) >= limit:
                 return None
@@ -77,6 +80,9 @@ class Groups(Database):
         A group with more than `max_refills` nulls is rejected instead: its other rollouts end,
         a training task is queued again, an evaluation task counts as null. One transaction.
         """
+        with self.read() as conn:  # the usual case, none, needs no writer's lock
+            if not _short_of_rollouts(conn):
+                return 0
         opened = 0
         with self.write() as conn:
             for row in _short_of_rollouts(conn):

@@ -131,6 +131,7 @@ turns = Table(
     Column("finished_at", Double),
     Column("body", LargeBinary, nullable=False),  # zstd of the Turn's JSON
     UniqueConstraint("rollout_id", "idx"),
+    Index("turns_by_state", "state", "delivered", "tokens"),  # counting reads no bodies
 )
 
 outcomes = Table(
