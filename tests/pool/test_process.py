@@ -230,7 +230,7 @@ def test_an_unreachable_controller_is_survived(
 
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    status = PoolStatus("paris", "http://127.0.0.1:1")
+    status = PoolStatus("paris", "http://127.0.0.1:1", "b3:0")
     with controller_client(url, KEY) as http:
         Reporter(http, status, engine, on_stop=lambda: None).report()
     detail = status.report(engine.load()).detail

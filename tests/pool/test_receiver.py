@@ -16,15 +16,17 @@ from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.status import PoolStatus
 from tradewind.types import PoolReport, PoolState, UserError
 from tradewind.weights.checkpoint import read_folder, write_file
+from tradewind.weights.state import State
 from tradewind.weights.tensors import TensorSet
 
 NOW = 1e-9  # seconds until a refused version is tried again
 
 
 def make(history: Any, engine: Any, folder: Path, **config: Any) -> tuple[Receiver, PoolStatus]:
-    status = PoolStatus("paris", "http://127.0.0.1:1")
+    base = State.of(0, read_folder(folder))
+    status = PoolStatus("paris", "http://127.0.0.1:1", base.state_id)
     given = PoolConfig(**{"retry_s": NOW, "retry_max_s": NOW, **config})
-    return Receiver(engine, history.bucket, status, given, read_folder(folder)), status
+    return Receiver(engine, history.bucket, status, given, base), status
 
 
 def report(status: PoolStatus, engine: Any) -> PoolReport:

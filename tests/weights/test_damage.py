@@ -163,6 +163,21 @@ def test_a_parent_that_the_previous_manifest_is_not_is_refused(chain: Any) -> No
     assert "does not follow its parent" in refusal(chain)
 
 
+def test_a_parent_whose_id_only_begins_like_the_previous_one_is_refused(chain: Any) -> None:
+    alike = chain.versions[2].state_id[: len("b3:") + 16] + "0" * 48
+    forge(chain, 3, lambda m: m.update(parent_state_id=alike))
+    assert "does not follow version 2" in refusal(chain)
+
+
+def test_a_manifest_under_another_name_is_refused(chain: Any) -> None:
+    data = manifest_path(chain, 3).read_bytes()
+    key = manifest_key(3, "b3:" + "0" * 64)
+    (chain.folder / key).write_bytes(data)
+    ref = {"key": key, "digest": digest_bytes(data)}
+    (chain.folder / pointer_key(3)).write_bytes(json.dumps(ref).encode())
+    assert "under another name" in refusal(chain)
+
+
 def test_a_version_whose_tensors_give_another_state_is_refused(chain: Any) -> None:
     forge(chain, 2, lambda m: m.update(state_id="b3:" + "1" * 64))
     assert "decodes to another state" in refusal(chain)

@@ -61,11 +61,14 @@ def test_a_publish_killed_at_any_write_is_finished_by_doing_it_again(
     assert state_id(follower.mirror) == state_id(new)
 
 
+@pytest.mark.parametrize("with_manifest", [False, True])
 def test_a_frame_cut_by_a_crash_of_the_store_is_noticed_at_the_retry(
-    new_chain: Callable[..., Any],
+    new_chain: Callable[..., Any], with_manifest: bool
 ) -> None:
     chain = new_chain(0)
-    chain.upload_next()
+    uploaded = chain.upload_next()
+    if not with_manifest:
+        (chain.folder / uploaded.manifest).unlink()
     (key,) = chain.bucket.list("frames/")
     (chain.folder / key).write_bytes(b"cut")
     with pytest.raises(UserError, match="cut off"):

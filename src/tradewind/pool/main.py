@@ -40,6 +40,7 @@ from tradewind.pool.status import PoolStatus
 from tradewind.types import TradewindError, UserError
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.state import State
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +58,12 @@ def serve(
     Raises UserError if this pool cannot serve this run, EngineLost if it must be started again.
     """
     key, bucket, folder = _essentials(config, workspace)
-    base = read_folder(folder)
+    base = State.of(0, read_folder(folder))
     with _listen(config.host, config.port) as listener:
         engine = (open_engine or open_embedded)(config, folder)
         port = listener.getsockname()[1]
-        status = PoolStatus(config.name, config.url or f"http://{_host_of(config.host)}:{port}")
+        url = config.url or f"http://{_host_of(config.host)}:{port}"
+        status = PoolStatus(config.name, url, base.state_id)
         receiver = Receiver(engine, bucket, status, config, base)
         _serve_with(engine, receiver, status, config, key, listener)
 

@@ -49,7 +49,7 @@ class Receiver:
         bucket: Bucket,
         status: PoolStatus,
         config: PoolConfig,
-        base: TensorSet,
+        base: State,
     ) -> None:
         self._engine, self._bucket, self._status = engine, bucket, status
         self._config, self._base = config, base
@@ -72,13 +72,11 @@ class Receiver:
 
         Raises UserError for another base model or if version 0 does not come in time.
         """
-        mine = State.of(0, self._base)
-        self._status.start_with(mine.state_id)
         base = self._await_base(stop)
         if base is None:
             return
-        _check_base(mine, base)
-        self._follower = Follower(self._bucket, self._base, run_id=base.run_id)
+        _check_base(self._base, base)
+        self._follower = Follower(self._bucket, self._base.tensors, run_id=base.run_id)
         self._engine.start()
 
     def follow(self) -> None:

@@ -16,12 +16,12 @@ log = logging.getLogger(__name__)
 class PoolStatus:
     """All methods are thread-safe. `news` is set whenever a report is worth sending at once."""
 
-    def __init__(self, pool: str, url: str) -> None:
+    def __init__(self, pool: str, url: str, base_state_id: str) -> None:
         self.news = threading.Event()
         self._lock = threading.Lock()
         self._pool = pool
         self._url = url
-        self._base_state_id = ""
+        self._base_state_id = base_state_id
         self._version = 0
         self._state = PoolState.STARTING
         self._detail: str | None = "opens the model"
@@ -43,11 +43,6 @@ class PoolStatus:
         """What the pool is doing about weights."""
         with self._lock:
             return self._state
-
-    def start_with(self, base_state_id: str) -> None:
-        """The base checkpoint has been read and hashed."""
-        with self._lock:
-            self._base_state_id = base_state_id
 
     def waits(self, detail: str) -> None:
         """Nothing is served yet, because of `detail`."""
