@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -119,8 +120,7 @@ def main(argv: list[str] | None = None) -> int:
     options = vars(_parser().parse_args(argv))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    # uvicorn raises the signal again after its clean shutdown; this process then just ends
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         workspace = options.pop("workspace")
         serve(_config(options.pop("config"), options), workspace)
@@ -154,7 +154,8 @@ def _serve_with(
         threads.append(_thread("reporter", lambda: reporter.run(server.stop, config.report_s)))
     for thread in threads:
         thread.start()
-    server.run(sockets=[listener])
+    with contextlib.suppress(KeyboardInterrupt):  # raised again by uvicorn after its shutdown
+        server.run(sockets=[listener])
     status.news.set()
     for thread in threads:
         thread.join(GRACE_S)
