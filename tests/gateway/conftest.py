@@ -87,6 +87,7 @@ class FakePool:
         self.version = 0
         self.script: deque[Reply] = deque()
         self.requests: list[GenerateRequest] = []
+        self.peers: set[Any] = set()
         self.cancelled: list[str] = []
         self.dropped: list[str] = []
         self.stalled = threading.Event()
@@ -113,6 +114,7 @@ class FakePool:
             return Response("wrong key", 401)
         asked = GenerateRequest.model_validate_json(await request.body())
         self.requests.append(asked)
+        self.peers.add(request.client)
         await asyncio.to_thread(self.on_request, asked)
         reply = self.script.popleft() if self.script else Reply()
         if reply.status != 200:
@@ -221,7 +223,7 @@ class World:
         settings = GatewayConfig(**{**given, "max_tokens": 64, **config})
         self.gateway = Gateway(
             settings,
-            Ledger.open(self.folder / "ledger.sqlite"),
+            self.ledger,
             Renderer.open(self.model),
             pool_key=POOL_KEY,
             user_key=USER_KEY,
@@ -232,7 +234,6 @@ class World:
         if self._stop is not None:
             self._stop()
             self._stop = None
-            self.gateway.journal.ledger.close()
 
     def report(self, pool: FakePool, **changes: Any) -> None:
         fields = {"base_state_id": "b3:0", "state": "serving", "max_batch": 8, "running": 0}

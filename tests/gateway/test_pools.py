@@ -215,3 +215,29 @@ def test_evaluation_waits_a_bounded_time_for_its_version(bare_world):
     with pytest.raises(openai.RateLimitError, match=r"version 0 is asked for .* serve \[4\]"):
         world.ask(lease.model_key, "hi")
     world.ledger.finish(lease.rollout_id, Outcome(status="infra_error", detail="x"), time.time())
+
+
+def test_pool_with_weights_too_old_for_the_group_is_left_out(world):
+    """The group was opened when pools served version 2; tokens of version 1 would be too stale."""
+    world.paris.version, world.oregon.version = 1, 2
+    world.report(world.paris)
+    world.report(world.oregon, running=8)
+    world.ledger.open_training_group(8, None, 2)
+    leases = [world.lease() for _ in range(9)]
+    world.ask(leases[-1].model_key, "hi")
+    (turn,) = world.turns(leases[-1])
+    assert turn.completion.pool == "oregon"
+    assert versions(turn) == [(2, 6)]
+
+
+def test_rollout_waits_a_bounded_time_for_weights_that_are_new_enough(world):
+    world.ledger.open_training_group(8, None, 2)
+    leases = [world.lease() for _ in range(9)]
+    with pytest.raises(openai.RateLimitError, match=r"version 2 or newer is needed .* serve \[0\]"):
+        world.ask(leases[-1].model_key, "hi")
+
+
+def test_connections_to_pools_are_used_again(world):
+    for _ in range(5):
+        world.ask("user-key", "hi")
+    assert len(world.paris.peers) == 1

@@ -159,9 +159,10 @@ class Generator:
                     if route.version is None:
                         speech.say(chunk.ids, chunk.version)
                     if chunk.finish_reason is not None:
+                        # Read on to the end of the body, or the connection could not be used again.
                         got.finish_reason = _own_end(chunk.finish_reason)
-                        return
-            raise PoolFailed("the stream ended without an end", gone=True)
+            if got.finish_reason is None:
+                raise PoolFailed("the stream ended without an end", gone=True)
         finally:
             await stream.aclose()
             if got.finish_reason is None:
@@ -170,9 +171,10 @@ class Generator:
     def _check_version(
         self, chunk: GenerateChunk, got: Generated, route: Route, pool: PoolReport
     ) -> None:
-        if route.version is None or not chunk.ids or chunk.version == route.version:
+        if not chunk.ids or route.allows(chunk.version):
             return
-        got.forget()
+        if route.version is not None:
+            got.forget()
         self._router.broke_off(pool)  # until its next report tells what it serves
         raise PoolFailed(f"it answered by version {chunk.version}", gone=False)
 

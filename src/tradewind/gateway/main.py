@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import socket
 import sys
 import tomllib
@@ -51,6 +52,8 @@ def serve(config: GatewayConfig, workspace: Path) -> None:
     """
     gateway = build(config, workspace)
     listener = _listen(config.host, config.port)
+    # uvicorn raises the signal again once all is closed: that is the ordinary end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     log.info("gateway listens on http://%s:%d", *listener.getsockname()[:2])
     server = uvicorn.Server(
         uvicorn.Config(

@@ -50,9 +50,12 @@ class PoolClient:
             ) as response:
                 if response.status_code != 200:
                     raise await _refused(response)
-                async for line in response.aiter_lines():
-                    if line.strip():
-                        yield _chunk(line)
+                rest = b""
+                async for data in response.aiter_raw():
+                    *lines, rest = (rest + data).split(b"\n")
+                    for line in lines:
+                        if line.strip():
+                            yield _chunk(line)
         except httpx.TimeoutException as error:
             raise PoolFailed(f"silent for too long ({type(error).__name__})", gone=True) from error
         except httpx.TransportError as error:
@@ -75,7 +78,7 @@ class PoolClient:
             await self._http.post(f"{url}/v1/cancel/{request_id}", timeout=2.0)
 
 
-def _chunk(line: str) -> GenerateChunk:
+def _chunk(line: bytes) -> GenerateChunk:
     try:
         chunk = GenerateChunk.model_validate_json(line)
     except ValidationError as error:

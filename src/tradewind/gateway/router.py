@@ -24,10 +24,16 @@ class Route:
 
     priority: Priority
     version: int | None = None
-    """The only version that may answer; None takes any."""
+    """The only version that may answer (evaluation); None takes any from `min_version` on."""
+    min_version: int = 0
+    """Older weights must not answer: their tokens would be too stale to train (promise R8)."""
     rollout_id: str | None = None
     group_id: str | None = None
     """Rollouts of a group share their prompt, turns of a rollout their history."""
+
+    def allows(self, version: int) -> bool:
+        """Whether weights of `version` may answer."""
+        return version >= self.min_version if self.version is None else version == self.version
 
 
 class Router:
@@ -119,7 +125,7 @@ class Router:
     def _able(self, pool: PoolReport, route: Route) -> bool:
         # A refusing pool serves the version it has; only a starting one has none.
         serves = pool.state is not PoolState.STARTING and not self._avoided(pool)
-        return serves and route.version in (None, pool.version)
+        return serves and route.allows(pool.version)
 
     def _avoided(self, pool: PoolReport) -> bool:
         return time.monotonic() < self._avoid_until.get(pool.pool, 0.0)
@@ -140,8 +146,10 @@ class Router:
     def _missing(self, route: Route) -> str:
         if not self._reports:
             return "no pool has reported lately"
-        if route.version is not None:
-            served = sorted({pool.version for pool in self._reports})
+        served = sorted({pool.version for pool in self._reports})
+        if route.version is not None and route.version not in served:
             return f"version {route.version} is asked for and the pools serve {served}"
+        if all(version < route.min_version for version in served):
+            return f"version {route.min_version} or newer is needed and the pools serve {served}"
         states = ", ".join(f"{pool.pool} is {pool.state.value}" for pool in self._reports)
         return f"{states}, or broke off a moment ago"

@@ -208,6 +208,7 @@ def _route(session: Session) -> Route:
     return Route(
         priority=Priority.EVAL if evaluation else Priority.ROLLOUT,
         version=session.version,
+        min_version=session.min_version,
         rollout_id=session.rollout_id,
         group_id=session.group_id,
     )

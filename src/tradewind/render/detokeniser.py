@@ -30,19 +30,15 @@ class Detokeniser:
 
     def push(self, ids: Sequence[int]) -> str:
         """Whole characters that `ids` complete; may be empty."""
-        pieces = [self._one(token) for token in ids]
-        return "".join(pieces)
-
-    def flush(self) -> str:
-        """What is still held back; an unfinished character becomes U+FFFD."""
-        return self._advance(self._difference())
-
-    def _one(self, token: int) -> str:
-        self._ids.append(token)
+        self._ids.extend(ids)
         text = self._difference()
         if not text or text.endswith(_REPLACEMENT):
             return ""
         return self._advance(text)
+
+    def flush(self) -> str:
+        """What is still held back; an unfinished character becomes U+FFFD."""
+        return self._advance(self._difference())
 
     def _difference(self) -> str:
         before = self._decode(self._ids[self._context : self._emitted])
