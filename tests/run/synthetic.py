@@ -110,14 +110,14 @@ def _write_evals(ledger: Ledger) -> None:
             conn.execute(t.evals.update().where(t.evals.c.name == name).values(opened=True))
         for index, reward in enumerate(verdicts):
             number = 100 + index + (10 if name == "rl" else 0)
-            _write_group(ledger, number, f"held-{index}", [reward], eval_name=name)
+            write_group(ledger, number, f"held-{index}", [reward], eval_name=name)
 
 
 def _write_step(ledger: Ledger, step: int) -> None:
     """The first group is mixed, the second is not; the oldest token is `step` versions old."""
     for offset, rewards in enumerate(([1.0, 0.0], [1.0, 1.0])):
         number = 2 * step + offset
-        _write_group(ledger, number, f"train-{number}", rewards, oldest=1)
+        write_group(ledger, number, f"train-{number}", rewards, oldest=1)
     if step:
         ledger.commit_version(version(3))
     _insert(
@@ -134,7 +134,7 @@ def _write_step(ledger: Ledger, step: int) -> None:
         _insert(ledger, t.consumption, group_id=name, step=step, position=offset)
 
 
-def _write_group(
+def write_group(
     ledger: Ledger,
     number: int,
     task_id: str,
@@ -155,6 +155,7 @@ def _write_group(
         attempt=0,
         eval_name=eval_name,
         opened_version=0,
+        min_version=0,
         state="evaluated" if eval_name else "consumed",
         opened_at=T0,
     )

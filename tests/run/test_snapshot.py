@@ -26,7 +26,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
     stage.__enter__()
     now[0] += 60
     stages.tick("rl")
-    return take_snapshot(workspace, "demo", now=T0 + 90)
+    return take_snapshot(workspace, "demo", now=T0 + 34)
 
 
 def test_the_snapshot_names_stage_step_and_time(snapshot: Snapshot) -> None:
@@ -45,12 +45,12 @@ def test_the_snapshot_names_lag_staleness_and_waits(snapshot: Snapshot) -> None:
 
 
 def test_every_kind_of_view_says_who_waits_for_whom(snapshot: Snapshot) -> None:
-    assert "trainer waits 90 s for 2 more closed groups (grader)" in line(snapshot)
+    assert "trainer waits 34 s for 2 more closed groups (grader)" in line(snapshot)
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(panel(snapshot))
     text = console.export_text()
-    assert "trainer waits 90 s for 2 more closed groups (grader)" in text
-    for word in ("rl", "2/8", "paris", "321", "silent for 90 s", "75.0 % of 4"):
+    assert "trainer waits 34 s for 2 more closed groups (grader)" in text
+    for word in ("rl", "2/8", "paris", "321", "silent for 34 s", "75.0 % of 4"):
         assert word in text, word
 
 

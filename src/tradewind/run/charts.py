@@ -14,7 +14,7 @@ from tradewind.types import Attestation, WeightVersion
 
 ARM_WORDS = {
     "base": "base model",
-    "control": "RL only (control)",
+    "control": "RL only",
     "midtrained": "mid-trained",
     "rl": "mid-trained + RL",
 }
@@ -177,8 +177,14 @@ def latency_chart(chats: Sequence[UserChat], start: float) -> str:
     """Time to first token of each user chat over the run."""
     times = [(c, c.ttft_s * 1e3) for c in chats if c.ttft_s is not None and not c.error]
     end = max((c.started_at for c, _ in times), default=start + 60)
-    high = max((t for _, t in times), default=1.0)
-    plot = Plot((0, max(0.1, (end - start) / 60)), (0, high * 1.05), "minutes", "ms to first token")
+    low, high = min((t for _, t in times), default=1.0), max((t for _, t in times), default=10.0)
+    plot = Plot(
+        (0, max(0.1, (end - start) / 60)),
+        (max(0.1, low / 2), 2 * high),
+        "minutes",
+        "ms to first token",
+        log_y=True,
+    )
     points = [((c.started_at - start) / 60, t) for c, t in times]
     hints = [f"{t:.0f} ms at {c.pool or 'a pool'}" for c, t in times]
     plot.dots(points, "--a", hints)

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-
-class Section(BaseModel):
-    """A recipe section: closed to unknown keys, each field with its own docstring."""
-
-    model_config = ConfigDict(
-        extra="forbid", protected_namespaces=(), use_attribute_docstrings=True, frozen=True
-    )
+from tradewind.types.config import Config
 
 
-class RunConfig(Section):
+class RunConfig(Config):
     """`[run]`."""
 
     name: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
@@ -25,7 +18,7 @@ class RunConfig(Section):
     """Everything random that is ours follows from it."""
 
 
-class ModelConfig(Section):
+class ModelConfig(Config):
     """`[model]`: where the base checkpoint comes from; the first that is set and there wins."""
 
     path: Path | None = None
@@ -42,64 +35,65 @@ class ModelConfig(Section):
         return self
 
 
-class TasksConfig(Section):
+class TasksConfig(Config):
     """`[tasks]`."""
 
     path: Path = Path("{data}/tasks.jsonl")
-    """JSON lines, one `Task` each. `{data}` stands for the run's data folder."""
+    """JSON lines, one `Task` each. """
 
 
-class CorpusConfig(Section):
+class CorpusConfig(Config):
     """`[corpus]`."""
 
     path: Path = Path("{data}/corpus.jsonl")
     """JSON lines with a `text` each (and `split`, train or heldout)."""
 
 
-class EnvConfig(Section):
+class EnvConfig(Config):
     """`[env]`: the product and the agent in it."""
 
-    entry: str = Field(default="", pattern=r"^([\w.]+:[\w.]+)?$")
-    """`module:function` that plays one rollout in the worker; required."""
+    entry: str = Field(default="", pattern=r"^([^:]+:[\w.]+)?$")
+    """`package.module:function` or `path/to/file.py:function` that plays one rollout; required."""
     prepare: str | None = None
-    """Command that makes the data; `{python}`, `{data}`, `{seed}` are filled in. Runs once."""
+    """Command that makes the data in `{data}`; runs once, before anything else."""
     pythonpath: Path | None = None
     """Folder that holds the entry's module, if it is not installed."""
     settings: dict[str, str] = Field(default_factory=dict)
-    """Environment variables for prepare, worker, grader and users; `{data}` is filled in."""
+    """Environment variables for the prepare command, the worker and the users."""
 
 
-class EvalConfig(Section):
+class EvalConfig(Config):
     """`[eval]`."""
 
-    timeout_s: float = Field(default=600.0, gt=0)
-    """Longest that one evaluation may take without finishing a rollout more."""
+    limit: int | None = Field(default=None, ge=1)
+    """How many held-out tasks an evaluation takes; None for all."""
+    stall_s: float = Field(default=300.0, gt=0)
+    """Longest that an evaluation may go without one more result, in seconds."""
 
 
-class UsersConfig(Section):
+class UsersConfig(Config):
     """`[users]`: a trickle of user chats through the same pools, for the length of the run."""
 
-    entry: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
-    """`module:function(client, model, number)` that has one chat; None for no users."""
-    interval_s: float = Field(default=3.0, gt=0)
-    """Mean pause between two chats, in seconds."""
+    command: str | None = None
+    """Command that chats; `{base_url}`, `{model}` and `{rate}` are filled in when it starts, and
+    the user key is in OPENAI_API_KEY. None for no users."""
+    interval_s: float = Field(default=4.0, gt=0)
+    """Mean pause between two chats, in seconds; `{rate}` is its inverse."""
 
 
-class ControlConfig(Section):
+class ControlConfig(Config):
     """`[control]`: the same RL from the base, without mid-training, for comparison."""
 
     steps: int = Field(default=0, ge=0)
     """RL steps of the control; 0 leaves it out."""
 
 
-class LaunchConfig(Section):
+class LaunchConfig(Config):
     """`[launch]`: how the processes are placed on this machine."""
 
     host: str = "127.0.0.1"
     """Address on which all processes listen."""
-    view: Literal["auto", "live", "plain", "json"] = "auto"
-    """How progress is shown; auto is live on a terminal and plain without one."""
     max_quick_crashes: int = Field(default=5, ge=1)
     """Crashes in a row, none of which lived 20 s, after which the run stops."""
     start_timeout_s: float = Field(default=180.0, gt=0)
-    """Longest that a process may take until its first heartbeat, in seconds."""
+    """Longest wait for one more pool to serve after the start, in seconds."""

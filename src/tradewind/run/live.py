@@ -222,11 +222,18 @@ def _facts(s: Snapshot) -> list[tuple[str, RenderableType]]:
 
 
 def _pools(pools: Sequence[PoolLine]) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table = Table(box=None, padding=(0, 1), header_style="dim")
     for name in ("pool", "version", "lag", "tokens/s", "running", "waiting", "dtype", "state"):
-        table.add_column(name, justify="left" if name in ("pool", "dtype", "state") else "right")
+        words = name in ("pool", "dtype", "state")
+        table.add_column(name, justify="left" if words else "right", no_wrap=name != "state")
     for p in pools:
         state = p.detail or p.state if p.age_s < SILENT_S else f"silent for {p.age_s:.0f} s"
-        cells = (p.version, p.lag, round(p.tokens_per_s), f"{p.running}/{p.max_batch}", p.waiting)
+        cells = (
+            p.version,
+            p.lag,
+            round(p.tokens_per_s),
+            f"{p.running} of {p.max_batch}",
+            p.waiting,
+        )
         table.add_row(p.pool, *map(str, cells), p.dtype, state)
     return table

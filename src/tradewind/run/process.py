@@ -22,6 +22,8 @@ class ProcessSpec(Record):
     argv: tuple[str, ...]
     env: dict[str, str] = Field(default_factory=dict)
     """Added to the launcher's environment; secrets travel here and never in argv."""
+    cwd: str | None = None
+    """Where it works; None is the launcher's own folder."""
     lasting: bool = True
     """False: exit code 0 means that it is done; otherwise any exit is a crash."""
 

@@ -42,7 +42,8 @@ def known_keys(model: type[BaseModel], loc: Path) -> list[str]:
 def recipe_error(error: ValidationError, model: type[BaseModel], source: str) -> UserError:
     """All faults that pydantic found, as one UserError with a sentence each."""
     return UserError(
-        f"{source} does not work. " + " ".join(_sentence(e, model) for e in error.errors()),
+        f"{source} does not work. "
+        + " ".join(_sentence(e, model) for e in error.errors()).rstrip("."),
         fix="`tradewind run RECIPE --dry-run` prints a recipe with every key resolved",
     )
 
@@ -59,7 +60,8 @@ def _sentence(error: ErrorDetails, model: type[BaseModel]) -> str:
     if error["type"] == "missing":
         return f"{where} is missing and has no default."
     message = error["msg"].removeprefix("Value error, ")
-    return f"{where} = {value!r} is not valid: {message[:1].lower()}{message[1:]}."
+    shown = "" if isinstance(value, dict | list) else f" = {value!r}"
+    return f"{where}{shown} is not valid: {message[:1].lower()}{message[1:].rstrip('.')}."
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

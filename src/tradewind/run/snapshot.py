@@ -77,8 +77,10 @@ class Snapshot(Record):
 
     @property
     def waits(self) -> tuple[Beat, ...]:
-        """Processes that wait for somebody."""
-        return tuple(beat for beat in self.beats if beat.waiting_for)
+        """Processes that live and wait for somebody."""
+        return tuple(
+            beat for beat in self.beats if beat.waiting_for and self.at - beat.at < SILENT_S
+        )
 
 
 def take_snapshot(workspace: Workspace, name: str, now: float | None = None) -> Snapshot:

@@ -21,13 +21,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tradewind.run.process import PidRecord, ProcessSpec, last_sentence, signal_group, start_mark
+from tradewind.run.workspace import write_atomic
 from tradewind.types import TradewindError, UserError
 
 USER_ERROR_CODE = 2
 
 
 class ProcessFailed(TradewindError):
-    """A process crashes again and again, or said that its input cannot work."""
+    """A process crashes again and again, or said that its input cannot work (`user_error`)."""
+
+    def __init__(self, sentence: str, *, user_error: bool = False) -> None:
+        self.user_error = user_error
+        super().__init__(sentence)
 
 
 @dataclass
@@ -119,16 +124,16 @@ class Supervisor:
         deadline = time.monotonic() + grace_s
         for child in leaving:
             if child.popen is not None:
-                self._reap(child.popen, deadline)
+                self._reap(child.spec.name, child.popen, deadline)
                 child.popen = None
             self._pid_file(child).unlink(missing_ok=True)
             del self.children[child.spec.name]
 
-    def _reap(self, popen: subprocess.Popen[bytes], deadline: float) -> None:
+    def _reap(self, name: str, popen: subprocess.Popen[bytes], deadline: float) -> None:
         try:
             popen.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self._on_event("launcher", f"pid {popen.pid} ignored SIGTERM and is killed")
+            self._on_event(name, "did not end at SIGTERM and is killed")
         # The leader may be gone and leave members of its group behind.
         signal_group(popen.pid, signal.SIGKILL)
         popen.wait()
@@ -142,12 +147,13 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **child.spec.env},
+                cwd=child.spec.cwd,
                 start_new_session=True,
             )
         child.started_at = time.monotonic()
         pid = child.popen.pid
         record = PidRecord(name=child.spec.name, pid=pid, mark=start_mark(pid) or "gone")
-        self._pid_file(child).write_text(record.model_dump_json(), encoding="utf-8")
+        write_atomic(self._pid_file(child), record.model_dump_json())
 
     def _exited(self, child: Child, code: int, now: float) -> None:
         assert child.popen is not None
@@ -161,7 +167,7 @@ class Supervisor:
             return
         sentence = last_sentence(child.log)
         if code == USER_ERROR_CODE:
-            raise ProcessFailed(f"the {name} stopped: {sentence}")
+            raise ProcessFailed(f"the {name} stopped: {sentence}", user_error=True)
         healthy = now - child.started_at >= self._healthy_s
         child.quick_crashes = 1 if healthy else child.quick_crashes + 1
         if child.quick_crashes >= self._max_quick_crashes:

@@ -48,7 +48,7 @@ class Workspace:
     @property
     def recipe(self) -> Path:
         """The recipe with every key resolved."""
-        return self.folder / "resolved.json"
+        return self.folder / "resolved.toml"
 
     @property
     def results(self) -> Path:

@@ -1,0 +1,5 @@
+"""`python -m tradewind`."""
+
+from tradewind.run.cli import main
+
+main()

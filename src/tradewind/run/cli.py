@@ -1,0 +1,188 @@
+"""The command line. What a person wrote that cannot work is one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+from rich.console import Console
+
+import tradewind
+from tradewind.run.launcher import Launch, launch, put_aside
+from tradewind.run.live import open_view
+from tradewind.run.recipe import read_recipe, write_toml
+from tradewind.run.show import status_table
+from tradewind.run.snapshot import take_snapshot
+from tradewind.run.stages import read_stages
+from tradewind.run.summary import result_table, write_summary
+from tradewind.run.supervisor import ProcessFailed
+from tradewind.run.workspace import Workspace
+from tradewind.types import TradewindError, UserError
+
+USER_ERROR, FAILED, INTERRUPTED = 2, 1, 130
+
+app = typer.Typer(
+    help="Train a language-model agent inside the product it will live in.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, runs/<name>.")]
+Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders lie.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@app.command()
+def run(  # noqa: PLR0913  one parameter per option
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override, as in trainer.steps=3."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run after any interruption.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Put an earlier run of this name aside.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the recipe with every key, start nothing.")
+    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Log lines even on a terminal.")] = False,
+    as_json: AsJson = False,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Play a recipe: mid-training, RL and evaluation, with all processes on this machine."""
+    asked = Launch(recipe, tuple(overrides or ()), runs, resume)
+    if dry_run:
+        print(write_toml(read_recipe(recipe, asked.overrides, runs)))
+        return
+    if fresh:
+        name = read_recipe(recipe, asked.overrides, runs).run.name
+        put_aside(Workspace(runs / name))
+    kind: Literal["json", "plain", "auto"] = "json" if as_json else "plain" if plain else "auto"
+    view = open_view(kind)
+    try:
+        workspace = launch(asked, view)
+    except KeyboardInterrupt:
+        view.close()
+        _end(f"interrupted; continue with: tradewind run {recipe} --resume", INTERRUPTED)
+    finally:
+        view.close()
+    if not as_json:
+        _print_summary(workspace)
+
+
+@app.command()
+def status(folder: RunFolder, as_json: AsJson = False) -> None:
+    """Say what each process of a run does, and who waits for whom since when."""
+    workspace = _workspace(folder)
+    current = workspace
+    if workspace.control.stages.exists() and workspace.control.ledger.exists():
+        main = read_stages(workspace.stages)
+        if all(stage.finished_at is not None for stage in main.stages):
+            current = workspace.control
+    snapshot = take_snapshot(current, workspace.folder.absolute().name)
+    if as_json:
+        print(snapshot.model_dump_json())
+    else:
+        Console().print(status_table(snapshot))
+
+
+@app.command()
+def report(folder: RunFolder, as_json: AsJson = False) -> None:
+    """Write results.json and report.html again and print the table."""
+    workspace = _workspace(folder)
+    write_summary(read_recipe(workspace.recipe), workspace)
+    if as_json:
+        print(workspace.results.read_text(encoding="utf-8"))
+    else:
+        _print_summary(workspace)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(tradewind.__version__)
+
+
+def _delegate(part: str, summary: str) -> None:
+    """A verb that starts one process; its options are its own."""
+
+    def start(context: typer.Context) -> None:
+        sys.argv = [f"tradewind {part}", *context.args]
+        runpy.run_module(f"tradewind.{part}", run_name="__main__", alter_sys=False)
+
+    start.__doc__ = summary
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(part, context_settings={**settings, "help_option_names": []})(start)
+
+
+for _part, _summary in {
+    "controller": "Start the controller: groups, leases, staleness.",
+    "gateway": "Start the gateway: the endpoint for agents and users.",
+    "pool": "Start a pool: an engine that follows the weights.",
+    "worker": "Start a worker: the customer's side, dials out only.",
+    "grader": "Start the grader: verifiers, scores.",
+    "trainer": "Start the trainer: mid-training or RL.",
+}.items():
+    _delegate(_part, _summary)
+
+
+def main() -> NoReturn:
+    """Entry point of `tradewind` and `python -m tradewind`."""
+    sys.exit(_guarded(app))
+
+
+def _guarded(command: Callable[[], None]) -> int:
+    try:
+        command()
+    except UserError as error:
+        return _say(str(error), USER_ERROR)
+    except ProcessFailed as error:
+        return _say(str(error), USER_ERROR if error.user_error else FAILED)
+    except TradewindError as error:
+        return _say(str(error), FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tradewind"):
+            raise
+        return _say(
+            f"this needs {error.name!r}, which is not installed. "
+            "Fix: pip install 'tradewind[train]'.",
+            USER_ERROR,
+        )
+    return 0
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"tradewind: {sentence}", file=sys.stderr)
+    return code
+
+
+def _end(sentence: str, code: int) -> NoReturn:
+    raise SystemExit(_say(sentence, code))
+
+
+def _workspace(folder: Path) -> Workspace:
+    workspace = Workspace(folder)
+    if not workspace.stages.exists():
+        raise UserError(
+            "this is not the folder of a run, or it has not begun",
+            value=str(folder),
+            fix="give runs/<name>, as `tradewind run` made it",
+        )
+    return workspace
+
+
+def _print_summary(workspace: Workspace) -> None:
+    data = write_summary(read_recipe(workspace.recipe), workspace)
+    console = Console()
+    console.print(result_table(data))
+    console.print(f"[bold]{workspace.report}[/]  (figures: {workspace.results})")

@@ -1,0 +1,153 @@
+"""`tradewind run`: everything that a recipe says, on this machine.
+
+consumes     a recipe
+produces     runs/<name>/: ledger, bucket, logs, results.json, report.html
+waits for    the stages of its arms (see `arm.py`)
+unblocked by the processes that it supervises
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from tradewind.run.arm import Arm
+from tradewind.run.live import View
+from tradewind.run.model import cache_folder, resolve_model
+from tradewind.run.preflight import check_run
+from tradewind.run.prepare import make_data, read_tasks
+from tradewind.run.recipe import Recipe, read_recipe, write_toml
+from tradewind.run.summary import write_summary
+from tradewind.run.workspace import Workspace, write_atomic
+from tradewind.types import UserError
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the command line asks for."""
+
+    recipe_file: Path
+    overrides: tuple[str, ...] = ()
+    runs: Path = field(default_factory=lambda: Path("runs"))
+    resume: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of the recipe begin."""
+        return self.recipe_file.absolute().parent
+
+
+def launch(asked: Launch, view: View) -> Workspace:
+    """Play the whole recipe; returns its workspace. Raises UserError, Stalled, ProcessFailed."""
+    recipe = read_recipe(asked.recipe_file, asked.overrides, asked.runs)
+    workspace = Workspace((asked.runs / recipe.run.name).absolute())
+    claim_folder(workspace, recipe, asked)
+    with only_launcher(workspace), interruptible():
+        model = base_model(recipe, workspace, asked.folder, view)
+        bucket_url = workspace.bucket.as_uri()
+        check_run(recipe, workspace, model, bucket_url)
+        prepare_once(recipe, workspace, asked.folder, view)
+        Arm("main", recipe, workspace, asked.folder, view).play(model)
+        if recipe.control.steps:
+            control = control_recipe(recipe)
+            Arm("control", control, workspace.control, asked.folder, view).play(model)
+        write_summary(recipe, workspace)
+    return workspace
+
+
+def claim_folder(workspace: Workspace, recipe: Recipe, asked: Launch) -> None:
+    """Make the run's folder, or check that it may be continued."""
+    resolved = write_toml(recipe)
+    if not workspace.recipe.exists():
+        workspace.folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(workspace.recipe, resolved)
+        return
+    if not asked.resume:
+        raise UserError(
+            "the run's folder exists",
+            value=str(workspace.folder),
+            fix="add --resume to continue it, --fresh to put it aside and begin anew, or set"
+            " another name with --set run.name=NAME",
+        )
+    before = workspace.recipe.read_text(encoding="utf-8").splitlines()
+    changed = [line for line in resolved.splitlines() if line not in before]
+    if changed:
+        raise UserError(
+            "the recipe is not the one with which the run began; new: " + "; ".join(changed[:5]),
+            value=str(asked.recipe_file),
+            fix=f"restore the recipe (it is in {workspace.recipe}), or begin anew with --fresh",
+        )
+
+
+def put_aside(workspace: Workspace) -> Path | None:
+    """Rename the run's folder so that a new one can begin; None if there is none."""
+    if not workspace.folder.exists():
+        return None
+    number = 1
+    while (aside := workspace.folder.with_name(f"{workspace.folder.name}.{number}")).exists():
+        number += 1
+    workspace.folder.rename(aside)
+    return aside
+
+
+@contextlib.contextmanager
+def only_launcher(workspace: Workspace) -> Iterator[None]:
+    """Hold the run's lock; the system frees it whatever way this process dies."""
+    with (workspace.folder / "launcher.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                "another launcher works on this run",
+                value=str(workspace.folder),
+                fix=f"wait for it, end it, or look at it: tradewind status {workspace.folder}",
+            ) from error
+        yield
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM ends a run as ctrl-C does: processes first, files whole."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def base_model(recipe: Recipe, workspace: Workspace, folder: Path, view: View) -> Path:
+    """The checkpoint folder; a run that began keeps the one with which it began."""
+    chosen = workspace.folder / "model"
+    if chosen.exists():
+        return chosen.resolve()
+    config = recipe.model
+    if config.path is not None:
+        config = config.model_copy(update={"path": folder / config.path})
+    return resolve_model(config, cache_folder(), view.say)
+
+
+def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View) -> None:
+    """Make the data unless an earlier launch did, and check the tasks."""
+    done = workspace.folder / "prepared"
+    if not done.exists():
+        view.say("preparing the data")
+        make_data(recipe, workspace, folder)
+        read_tasks(folder / recipe.tasks.path)
+        done.touch()
+
+
+def control_recipe(recipe: Recipe) -> Recipe:
+    """The same run without mid-training and without users, for a few steps."""
+    trainer = recipe.trainer.model_copy(update={"steps": recipe.control.steps})
+    midtrain = recipe.midtrain.model_copy(update={"steps": 0})
+    users = recipe.users.model_copy(update={"command": None})
+    return recipe.model_copy(update={"trainer": trainer, "midtrain": midtrain, "users": users})

@@ -1,0 +1,164 @@
+"""Before the processes: data, ledger, tasks, base version. All of it may be done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.run.process import last_sentence
+from tradewind.run.recipe import Recipe
+from tradewind.run.workspace import Workspace
+from tradewind.types import Split, Task, UserError
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.publish import Publisher
+
+MAX_SENTENCES = 5
+"""How many faults of one file are told at once."""
+
+
+def make_data(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
+    """Run `[env] prepare` in the recipe's folder; raises UserError with its last line if it fails.
+
+    `{data}` of the recipe is the data folder of the main arm.
+    """
+    workspace.data.mkdir(parents=True, exist_ok=True)
+    if recipe.env.prepare is None:
+        return
+    workspace.logs.mkdir(parents=True, exist_ok=True)
+    log = workspace.logs / "prepare.log"
+    command = shlex.split(recipe.env.prepare)
+    with log.open("ab") as file:
+        try:
+            code = subprocess.run(
+                command,
+                cwd=folder,
+                env={**os.environ, **environment(recipe, folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                check=False,
+            ).returncode
+        except OSError as error:
+            raise UserError(
+                f"the command of [env] prepare cannot be started ({error.strerror})",
+                value=recipe.env.prepare,
+                fix="correct it; {python} stands for this interpreter",
+            ) from error
+    if code != 0:
+        raise UserError(
+            f"the command of [env] prepare failed with exit code {code}: {last_sentence(log)}",
+            value=recipe.env.prepare,
+            fix=f"read {log}",
+        )
+
+
+def environment(recipe: Recipe, folder: Path) -> dict[str, str]:
+    """What the customer's code needs in its environment: settings and where its module lies."""
+    extra = [] if recipe.env.pythonpath is None else [folder / recipe.env.pythonpath]
+    return {**recipe.env.settings, **python_path(extra)}
+
+
+def python_path(extra: Sequence[Path] = ()) -> dict[str, str]:
+    """PYTHONPATH of a child that works in another folder: `extra`, then ours made absolute."""
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    places = [*extra, *(Path(place) for place in inherited if place)]
+    return {"PYTHONPATH": os.pathsep.join(str(p.absolute()) for p in places)} if places else {}
+
+
+def read_tasks(file: Path) -> list[Task]:
+    """The taskset; raises UserError for a missing or empty file and for every bad line."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(
+            f"the tasks cannot be read ({error.strerror})",
+            value=str(file),
+            fix="set [tasks] path, or make the file with [env] prepare",
+        ) from error
+    tasks: list[Task] = []
+    faults: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            tasks.append(Task.model_validate_json(line))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the line"
+            faults.append(f"line {number}: {where}: {first['msg']}")
+    faults += _repeated(tasks)
+    if faults:
+        more = f" and {len(faults) - MAX_SENTENCES} more" if len(faults) > MAX_SENTENCES else ""
+        raise UserError(
+            f"{len(faults)} tasks cannot be read: {'; '.join(faults[:MAX_SENTENCES])}{more}",
+            value=str(file),
+            fix="each line is a JSON object with task_id, kind, split, input and reference",
+        )
+    for split in Split:
+        if not any(task.split is split for task in tasks):
+            raise UserError(
+                f"there are no tasks with split {split.value!r}",
+                value=str(file),
+                fix="a run needs tasks to train on and tasks that are held out",
+            )
+    return tasks
+
+
+def open_run(recipe: Recipe, workspace: Workspace, tasks: list[Task], run_id: str) -> None:
+    """Create the ledger with its tasks; on a second call, check that they are the same."""
+    workspace.folder.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger.open(workspace.ledger)
+    try:
+        ledger.create_run({"run_id": run_id, "seed": recipe.run.seed, "name": recipe.run.name})
+        ledger.add_tasks(tasks)
+    finally:
+        ledger.close()
+
+
+def publish_base(workspace: Workspace, model: Path, bucket_url: str, run_id: str) -> None:
+    """Version 0: the base checkpoint, named in bucket and ledger. Its bytes are not uploaded."""
+    ledger = Ledger.open(workspace.ledger)
+    try:
+        tensors = read_folder(model)
+        publisher = Publisher(Bucket.open(bucket_url), run_id)
+        version = publisher.publish(0, None, {}, tensors, "base")
+        if not ledger.versions():
+            ledger.commit_version(version)
+        publisher.announce(version)
+    finally:
+        ledger.close()
+
+
+def link_model(workspace: Workspace, model: Path) -> None:
+    """`model/` in the workspace, where the processes look for it."""
+    link = workspace.folder / "model"
+    if link.is_symlink():
+        link.unlink()
+    link.symlink_to(model.absolute(), target_is_directory=True)
+
+
+def write_config(workspace: Workspace, name: str, section: Mapping[str, object]) -> Path:
+    """One process's section as JSON; returns the file."""
+    folder = workspace.folder / "config"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(section, indent=2), encoding="utf-8")
+    return file
+
+
+def _repeated(tasks: list[Task]) -> list[str]:
+    seen: set[str] = set()
+    faults = []
+    for task in tasks:
+        if task.task_id in seen:
+            faults.append(f"task_id {task.task_id!r} stands twice")
+        seen.add(task.task_id)
+    return faults

@@ -1,0 +1,167 @@
+"""Which processes an arm has, how each is started, and who is told which key and address."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from tradewind.ledger.keys import mint
+from tradewind.run.prepare import environment, python_path, write_config
+from tradewind.run.process import ProcessSpec
+from tradewind.run.recipe import Recipe
+from tradewind.run.supervisor import free_port
+from tradewind.run.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Secrets of one launch; they live in environments of processes and nowhere on disk."""
+
+    pool: str = field(default_factory=lambda: mint("pool"))
+    worker: str = field(default_factory=lambda: mint("worker"))
+    admin: str = field(default_factory=lambda: mint("admin"))
+    user: str = field(default_factory=lambda: mint("user"))
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The processes of one arm on this machine."""
+
+    recipe: Recipe
+    workspace: Workspace
+    folder: Path
+    """Of the recipe; every process works there."""
+    controller_port: int
+    gateway_port: int
+    keys: Keys = field(default_factory=Keys)
+
+    @classmethod
+    def plan(cls, recipe: Recipe, workspace: Workspace, folder: Path) -> Topology:
+        """Choose ports: those that the recipe sets, otherwise free ones."""
+        host, ports = recipe.launch.host, []
+        for name, config in (("controller", recipe.controller), ("gateway", recipe.gateway)):
+            wanted = config.port if "port" in config.model_fields_set else 0
+            ports.append(free_port(host, wanted, f"[{name}] port"))
+        controller, gateway = ports
+        return cls(recipe, workspace, folder, controller, gateway)
+
+    @property
+    def controller_url(self) -> str:
+        """Where pools and workers report."""
+        return f"http://{self.recipe.launch.host}:{self.controller_port}"
+
+    @property
+    def gateway_url(self) -> str:
+        """Base URL for OpenAI clients."""
+        return f"http://{self.recipe.launch.host}:{self.gateway_port}/v1"
+
+    @property
+    def bucket_url(self) -> str:
+        """Where weights meet."""
+        return self.workspace.bucket.absolute().as_uri()
+
+    def serving(self) -> list[ProcessSpec]:
+        """All lasting processes but trainer and users, in the order of their start."""
+        pools = [self._pool(index) for index in range(len(self.recipe.pools))]
+        return [self._controller(), self._gateway(), *pools, self._grader(), self._worker()]
+
+    def trainer(self, stage: str) -> ProcessSpec:
+        """The trainer in stage `midtrain` or `rl`; it ends by itself."""
+        section = self.recipe.midtrain if stage == "midtrain" else self.recipe.trainer
+        arguments = ["--stage", stage, "--bucket", self.bucket_url]
+        if stage == "midtrain":
+            arguments += ["--corpus", str(self.folder / self.recipe.corpus.path)]
+        spec = self._process("trainer", section, arguments, threads=section.threads)
+        return spec.model_copy(update={"lasting": False})
+
+    def _controller(self) -> ProcessSpec:
+        config = self.recipe.controller.model_copy(
+            update={
+                "host": self.recipe.launch.host,
+                "port": self.controller_port,
+                "gateway_url": self.gateway_url,
+                "model": self.recipe.gateway.model,
+            }
+        )
+        keys = {
+            "TRADEWIND_POOL_KEY": self.keys.pool,
+            "TRADEWIND_WORKER_KEY": self.keys.worker,
+            "TRADEWIND_ADMIN_KEY": self.keys.admin,
+        }
+        return self._process("controller", config, env=keys)
+
+    def _gateway(self) -> ProcessSpec:
+        config = self.recipe.gateway.model_copy(
+            update={"host": self.recipe.launch.host, "port": self.gateway_port}
+        )
+        keys = {"TRADEWIND_POOL_KEY": self.keys.pool, "TRADEWIND_USER_KEY": self.keys.user}
+        return self._process("gateway", config, env=keys)
+
+    def _pool(self, index: int) -> ProcessSpec:
+        config = self.recipe.pools[index].model_copy(
+            update={"bucket": self.bucket_url, "controller": self.controller_url}
+        )
+        keys = {"TRADEWIND_POOL_KEY": self.keys.pool}
+        return self._process(f"pool-{config.name}", config, env=keys, threads=config.threads)
+
+    def _grader(self) -> ProcessSpec:
+        return self._process("grader", self.recipe.grader)
+
+    def _worker(self) -> ProcessSpec:
+        return self._process(
+            "worker",
+            self.recipe.worker,
+            ["--join", self.controller_url, "--entry", self.recipe.env.entry],
+            {"TRADEWIND_WORKER_KEY": self.keys.worker, **environment(self.recipe, self.folder)},
+        )
+
+    def users(self) -> ProcessSpec | None:
+        """The product's own users; None if the recipe has none."""
+        command = self.recipe.users.command
+        if command is None:
+            return None
+        places = {
+            "{base_url}": self.gateway_url,
+            "{model}": self.recipe.gateway.model,
+            "{rate}": f"{1 / self.recipe.users.interval_s:g}",
+        }
+        for place, text in places.items():
+            command = command.replace(place, text)
+        env = {"OPENAI_API_KEY": self.keys.user, **environment(self.recipe, self.folder)}
+        return ProcessSpec(
+            name="users", argv=tuple(shlex.split(command)), env=env, cwd=str(self.folder)
+        )
+
+    def _process(
+        self,
+        name: str,
+        config: BaseModel,
+        arguments: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        threads: int = 1,
+    ) -> ProcessSpec:
+        """`pool-paris` is started by the part `pool`."""
+        file = write_config(self.workspace, name, config.model_dump(mode="json"))
+        part = name.partition("-")[0]
+        argv = [sys.executable, "-m", f"tradewind.{part}", "--config", str(file)]
+        argv += ["--workspace", str(self.workspace.folder.absolute()), *arguments]
+        return ProcessSpec(
+            name=name,
+            argv=tuple(argv),
+            env={**_thread_environment(threads), **(env or {})},
+            cwd=str(self.folder),
+        )
+
+
+def _thread_environment(threads: int) -> dict[str, str]:
+    """Waiting OpenMP threads must sleep: spinning ones take the cores of the other processes."""
+    env = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
+    env |= {"TQDM_DISABLE": "1", **python_path()}  # a log is no place for progress bars
+    if threads:
+        env |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    return env

@@ -1,0 +1,158 @@
+"""The launcher with stand-ins for its processes, as a person meets it: a command and its output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recipes import CHILD_ENV, TEXT, write_recipe
+from test_model import make_folder
+
+from tradewind.run.process import PidRecord, start_mark
+from tradewind.run.stages import read_stages
+from tradewind.weights.checkpoint import write_file
+from tradewind.weights.tensors import TensorSet
+
+HERE = Path(__file__).parent
+MAKE = """
+import json, pathlib, sys
+data = pathlib.Path(sys.argv[1])
+rows = [
+    {"task_id": f"t{i}", "kind": "a" if i < 6 else "b", "split": "train" if i < 4 else "heldout",
+     "input": {"q": i}, "reference": {}}
+    for i in range(8)
+]
+(data / "tasks.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+with open(data / "made", "a") as made: made.write("once ")
+"""
+FULL = TEXT + "[midtrain]\nsteps = 2\n[control]\nsteps = 1\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a recipe, a tiny checkpoint and the script that makes the data."""
+    model = make_folder(tmp_path / "model")
+    weights = {"w": np.arange(64, dtype=np.uint16)}
+    write_file(model / "model.safetensors", TensorSet.of(weights))
+    (tmp_path / "make.py").write_text(MAKE)
+    write_recipe(tmp_path, FULL)
+    return tmp_path
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, str(HERE / "fake_launcher.py"), *arguments]
+
+
+def play(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = command("run", "small.toml", "--runs", str(place / "runs"), *arguments)
+    return subprocess.run(
+        argv,
+        cwd=place,
+        env=CHILD_ENV,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+def wait_for(file: Path, launcher: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        assert launcher.poll() is None, "the launcher ended"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_whole_run_leaves_results_a_report_and_a_table(place: Path) -> None:
+    done = play(place, "--plain")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = place / "runs" / "small"
+    results = json.loads((run / "results.json").read_text())
+    for arm in ("base", "midtrained", "rl", "control"):
+        assert results[f"heldout.{arm}"]["n"] == 4
+    assert results["heldout.rl.unseen"]["n"] == 2
+    assert (results["steps.rl"], results["steps.control"]) == (3, 1)
+    assert results["seconds.total"] >= results["seconds.rl"] > 0
+    assert "mid-trained + RL" in done.stdout and "100.0 %" in done.stdout
+    assert "</html>" in (run / "report.html").read_text()
+    assert not any((run / "pids").iterdir()), "no process is left"
+
+    again = play(place)
+    assert again.returncode == 2
+    assert "the run's folder exists" in again.stderr and "--resume" in again.stderr
+    assert "Traceback" not in again.stderr
+
+    resumed = play(place, "--resume")
+    assert resumed.returncode == 0 and "mid-trained + RL" in resumed.stdout
+    assert (run / "data" / "made").read_text() == "once ", "nothing is done twice"
+
+    changed = play(place, "--resume", "--set", "trainer.lr=0.5")
+    assert changed.returncode == 2 and "lr = 0.5" in changed.stderr
+
+    fresh = play(place, "--fresh", "--set", "control.steps=0")
+    assert fresh.returncode == 0, fresh.stderr
+    assert (place / "runs" / "small.1" / "results.json").exists()
+
+
+def test_a_run_whose_launcher_was_killed_goes_on_where_it_was(place: Path) -> None:
+    run = place / "runs" / "small"
+    run.mkdir(parents=True)
+    (run / "hold").touch()
+    argv = command("run", "small.toml", "--runs", str(place / "runs"), "--plain")
+    launcher = subprocess.Popen(argv, cwd=place, env=CHILD_ENV, stdout=subprocess.DEVNULL)
+    wait_for(run / "began-midtrain", launcher)
+    second = play(place, "--resume")
+    assert second.returncode == 2, "two launchers on one run"
+    assert "another launcher works on this run" in second.stderr
+    argv = command("status", str(run), "--json")
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True, env=CHILD_ENV)
+    assert json.loads(shown.stdout)["stage"] == "midtrain"
+
+    left = [PidRecord.model_validate_json(f.read_text()) for f in (run / "pids").iterdir()]
+    assert {record.name for record in left} == {"world", "trainer"}
+    launcher.kill()
+    launcher.wait()
+    assert all(start_mark(record.pid) == record.mark for record in left), "orphans live on"
+    (run / "hold").unlink()
+
+    done = play(place, "--resume", "--plain")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ended the world that an earlier launcher left behind" in done.stdout
+    assert all(start_mark(record.pid) != record.mark for record in left)
+    assert (run / "data" / "made").read_text() == "once "
+    stages = {stage.name: stage for stage in read_stages(run / "stages.json").stages}
+    assert all(stage.finished_at for stage in stages.values())
+
+
+def test_an_interrupt_ends_every_process_and_says_how_to_go_on(place: Path) -> None:
+    run = place / "runs" / "small"
+    run.mkdir(parents=True)
+    (run / "hold").touch()
+    argv = command("run", "small.toml", "--runs", str(place / "runs"), "--plain")
+    launcher = subprocess.Popen(
+        argv, cwd=place, env=CHILD_ENV, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    wait_for(run / "began-midtrain", launcher)
+    left = [PidRecord.model_validate_json(f.read_text()) for f in (run / "pids").iterdir()]
+    os.kill(launcher.pid, signal.SIGTERM)  # ctrl-C takes the same way
+    _, said = launcher.communicate(timeout=30)
+    assert launcher.returncode == 130
+    assert b"interrupted; continue with: tradewind run small.toml --resume" in said
+    assert b"Traceback" not in said
+    assert all(start_mark(record.pid) != record.mark for record in left)
+
+
+def test_a_prepare_command_that_fails_is_named_with_its_last_line(place: Path) -> None:
+    (place / "make.py").write_text("raise SystemExit('no such product')")
+    done = play(place)
+    assert done.returncode == 2
+    assert "[env] prepare failed with exit code 1: no such product" in done.stderr
+    assert "Traceback" not in done.stderr
