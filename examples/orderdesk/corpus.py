@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TypedDict
 
 from orderdesk.kinds import KINDS, Kind
-from orderdesk.product import SCHEMA
 from orderdesk.questions import fillings_of
 
-LOGS_PER_KIND = 24
-PAGES_PER_KIND = 16
+LOGS_PER_KIND = 12
+PAGES_PER_KIND = 32
 HELDOUT_SHARE = 0.1
 
 _TABLE_NOTES = (
@@ -43,7 +42,7 @@ class Document(TypedDict):
 def make_corpus(database: Path, seed: int) -> list[Document]:
     """All documents, shuffled once; the first tenth of every shuffle is held out for the loss."""
     rng = random.Random(f"corpus {seed}")
-    texts = [("schema", note) for note in _TABLE_NOTES] + [("schema", SCHEMA.strip())]
+    texts = [("schema", note) for note in _TABLE_NOTES]
     for kind in KINDS:
         _, fillings = fillings_of(kind, database, seed)
         texts += [("log", _log_entry(kind, fillings, rng)) for _ in range(LOGS_PER_KIND)]
@@ -70,4 +69,4 @@ def _log_entry(kind: Kind, fillings: list[dict[str, str]], rng: random.Random) -
 def _page(kind: Kind, fillings: list[dict[str, str]], rng: random.Random) -> str:
     filling = rng.choice(fillings)
     note = rng.choice(kind.notes).format(**filling)
-    return f"How to get the {note}:\n```sql\n{kind.sql.format(**filling)}\n```"
+    return f"{note}:\n```sql\n{kind.sql.format(**filling)}\n```"

@@ -23,6 +23,7 @@ MONTHS = tuple(f"{year}-{month:02}" for year in YEARS for month in range(1, 13))
 _HOLES: dict[str, tuple[str, ...]] = {
     "city": CITIES,
     "category": CATEGORIES,
+    "other": CATEGORIES,
     "status": STATUSES,
     "carrier": CARRIERS,
     "country": COUNTRIES,
@@ -58,43 +59,40 @@ KINDS: tuple[Kind, ...] = (
         "select count(*) from orders where status = '{status}' and day like '{month}%'",
         ("status", "month"),
         (
-            "How many orders from {month} are {status}?",
+            "How many {status} orders are there from {month}?",
             "Count the {status} orders of {month}.",
         ),
         (
-            "number of {status} orders in {month}",
-            "order count, status {status}, month {month}",
-            "how many orders of month {month} have status {status}",
+            "How many orders of {month} are {status}",
+            "Number of {status} orders in {month}",
         ),
     ),
     Kind(
         "orders_of_city",
-        "select count(*) from orders natural join customers"
-        " where city = '{city}' and status = '{status}'",
+        "select count(*) from orders natural join customers where city = '{city}' and"
+        " status = '{status}'",
         ("city", "status"),
         (
-            "How many {status} orders do people from {city} have?",
-            "Count the {status} orders of {city}.",
+            "How many {status} orders came from {city}?",
+            "Count the {status} orders of customers in {city}.",
         ),
         (
-            "number of {status} orders by customers in {city}",
-            "order count, status {status}, customer city {city}",
-            "how many orders of customers in {city} have status {status}",
+            "How many orders by customers in {city} are {status}",
+            "Number of {status} orders by customers in {city}",
         ),
     ),
     Kind(
         "latest_order",
-        "select max(day) from orders natural join customers"
-        " where city = '{city}' and status = '{status}'",
+        "select max(day) from orders natural join customers where city = '{city}' and"
+        " status = '{status}'",
         ("city", "status"),
         (
             "When was the latest {status} order from {city}?",
-            "On which day did {city} last place an order that is {status}?",
+            "Which day had the last {status} order of customers in {city}?",
         ),
         (
-            "day of the latest order with status {status} by customers in {city}",
-            "last order day, status {status}, customer city {city}",
-            "latest day on which customers in {city} placed a {status} order",
+            "When did customers in {city} last place a {status} order",
+            "Day of the latest {status} order by customers in {city}",
         ),
     ),
     Kind(
@@ -104,27 +102,25 @@ KINDS: tuple[Kind, ...] = (
         ("month",),
         (
             "How much money did we make in {month}?",
-            "What did all orders of {month} bring in?",
+            "What was the revenue of {month}?",
         ),
         (
-            "revenue in {month}",
-            "total value of the items ordered in {month}",
-            "money made with all orders of month {month}",
+            "How much money came in with the orders of {month}",
+            "Revenue in {month}",
         ),
     ),
     Kind(
         "units_of_category",
-        "select sum(units) from orders natural join items natural join products"
-        " where category = '{category}' and day like '{year}%'",
-        ("category", "year"),
+        "select sum(units) from items natural join products where category ="
+        " '{category}' and price < {price}",
+        ("category", "price"),
         (
-            "How much {category} was sold in {year}?",
-            "How many units of {category} did we sell in {year}?",
+            "How many units of {category} under {price} did we sell?",
+            "Count the units sold of {category} below {price}.",
         ),
         (
-            "units sold of category {category} in {year}",
-            "total units, category {category}, year {year}",
-            "how much of category {category} was ordered in {year}",
+            "How many units were sold of {category} that costs less than {price}",
+            "Units sold of {category}, price under {price}",
         ),
     ),
     Kind(
@@ -132,136 +128,97 @@ KINDS: tuple[Kind, ...] = (
         "select title from products where category = '{category}' order by price desc limit {n}",
         ("category", "n"),
         (
-            "What are our {n} most expensive kinds of {category}, dearest first?",
-            "List the {n} dearest {category} products, dearest first.",
+            "What are the {n} most expensive {category} products, dearest first?",
+            "List the {n} dearest kinds of {category}, dearest first.",
         ),
         (
-            "top {n} products of category {category} by price, most expensive first",
-            "the {n} most expensive titles, category {category}",
-            "dearest {n} products, category {category}, in falling order of price",
-        ),
-        ordered=True,
-    ),
-    Kind(
-        "best_sellers",
-        "select title from products natural join items where category = '{category}'"
-        " group by title order by sum(units) desc limit {n}",
-        ("category", "n"),
-        (
-            "Which {n} {category} products sell most, best first?",
-            "Name the {n} best selling kinds of {category}, best first.",
-        ),
-        (
-            "top {n} products of category {category} by units sold, most sold first",
-            "the {n} best selling titles, category {category}",
-            "{n} products that sell most, category {category}, in falling order of units",
+            "Which {n} products of {category} are most expensive",
+            "Top {n} of {category} by price, dearest first",
         ),
         ordered=True,
     ),
     Kind(
         "orders_by_city",
-        "select city, count(*) from orders natural join customers"
-        " where status = '{status}' and day >= '{month}' group by city",
+        "select city, count(*) from orders natural join customers where status ="
+        " '{status}' and day >= '{month}' group by city",
         ("status", "month"),
         (
             "For each city, how many {status} orders are there since {month}?",
             "Split the {status} orders since {month} by city.",
         ),
         (
-            "number of {status} orders for each city from {month} on",
-            "order count split by city, status {status}, since {month}",
-            "{status} orders grouped by customer city, day from {month}",
+            "How many {status} orders each city placed from {month} on",
+            "Number of {status} orders by city since {month}",
         ),
     ),
     Kind(
         "orders_by_status",
-        "select status, count(*) from orders natural join shipments"
-        " where carrier = '{carrier}' and day >= '{month}' group by status",
+        "select status, count(*) from orders natural join shipments where carrier ="
+        " '{carrier}' and day >= '{month}' group by status",
         ("carrier", "month"),
         (
             "For each status, how many orders went by {carrier} since {month}?",
             "Split the orders sent by {carrier} since {month} by status.",
         ),
         (
-            "number of orders for each status with carrier {carrier} from {month} on",
-            "order count split by status, carrier {carrier}, since {month}",
-            "orders that carrier {carrier} took, grouped by status, day from {month}",
-        ),
-    ),
-    Kind(
-        "units_by_city",
-        "select city, sum(units) from customers natural join orders natural join items"
-        " natural join products where category = '{category}' and day like '{year}%'"
-        " group by city",
-        ("category", "year"),
-        (
-            "For each city, how much {category} was sold in {year}?",
-            "Split the {category} sales of {year} by city.",
-        ),
-        (
-            "units sold for each city of category {category} in {year}",
-            "total units split by city, category {category}, year {year}",
-            "sales of category {category} grouped by customer city, {year}",
+            "How many orders each status has with carrier {carrier} from {month} on",
+            "Number of orders by status, sent by {carrier} since {month}",
         ),
     ),
     Kind(
         "price_by_category",
-        "select category, avg(price) from products natural join suppliers"
-        " where country = '{country}' and price < {price} group by category",
+        "select category, avg(price) from products natural join suppliers where country"
+        " = '{country}' and price < {price} group by category",
         ("country", "price"),
         (
             "For each category, what do goods from {country} under {price} cost on average?",
             "Split the mean price of goods from {country} under {price} by category.",
         ),
         (
-            "average price for each category, goods from {country} below {price}",
-            "mean price split by category, supplier country {country}, price under {price}",
-            "average cost grouped by category, supplier in {country}, price less than {price}",
+            "What each category costs on average, from {country} and less than {price}",
+            "Average price by category, goods from {country} under {price}",
         ),
     ),
     Kind(
         "above_average",
-        "select title from products natural join suppliers where country = '{country}'"
-        " and price > (select avg(price) from products where category = '{category}')",
-        ("country", "category"),
+        "select title from products where category = '{category}' and price > (select"
+        " avg(price) from products where category = '{other}')",
+        ("category", "other"),
         (
-            "Which goods from {country} cost more than {category} does on average?",
-            "List what comes from {country} and is dearer than the mean {category}.",
+            "Which {category} products cost more than {other} does on average?",
+            "List the kinds of {category} dearer than the average {other}.",
         ),
         (
-            "goods from {country} that cost more than the average of category {category}",
-            "titles, supplier country {country}, price over the mean of category {category}",
-            "products out of {country} dearer than the average {category} price",
+            "What kinds of {category} are more expensive than the average {other}",
+            "Products of {category} above the average price of {other}",
         ),
     ),
     Kind(
         "idle_customers",
-        "select name from customers where city = '{city}' and customer_id not in"
-        " (select customer_id from orders where day >= '{month}')",
+        "select name from customers where city = '{city}' and customer_id not in (select"
+        " customer_id from orders where day >= '{month}')",
         ("city", "month"),
         (
             "Who in {city} has not ordered anything since {month}?",
-            "List the people from {city} with no order since {month}.",
+            "List the customers from {city} with no order since {month}.",
         ),
         (
-            "customers in {city} without orders from {month} on",
-            "names, customer city {city}, no order since {month}",
-            "people in {city} who have not ordered, day from {month}",
+            "Which customers in {city} have not ordered from {month} on",
+            "Customers in {city} without orders since {month}",
         ),
     ),
     Kind(
         "earliest_order",
-        "select min(day) from orders natural join customers"
-        " where city = '{city}' and status = '{status}'",
+        "select min(day) from orders natural join customers where city = '{city}' and"
+        " status = '{status}'",
         ("city", "status"),
         (
             "When was the earliest {status} order from {city}?",
-            "On which day did {city} first place an order that is {status}?",
+            "Which day had the first {status} order of customers in {city}?",
         ),
         (
-            "day of the earliest order with status {status} by customers in {city}",
-            "first order day, status {status}, customer city {city}",
-            "earliest day on which customers in {city} placed a {status} order",
+            "When did customers in {city} first place a {status} order",
+            "Day of the earliest {status} order by customers in {city}",
         ),
         heldout_only=True,
     ),
@@ -270,30 +227,28 @@ KINDS: tuple[Kind, ...] = (
         "select title from products where category = '{category}' order by price limit {n}",
         ("category", "n"),
         (
-            "What are our {n} least expensive kinds of {category}, cheapest first?",
-            "List the {n} cheapest {category} products, cheapest first.",
+            "What are the {n} least expensive {category} products, cheapest first?",
+            "List the {n} cheapest kinds of {category}, cheapest first.",
         ),
         (
-            "bottom {n} products of category {category} by price, least expensive first",
-            "the {n} least expensive titles, category {category}",
-            "cheapest {n} products, category {category}, in rising order of price",
+            "Which {n} products of {category} are least expensive",
+            "Bottom {n} of {category} by price, cheapest first",
         ),
         ordered=True,
         heldout_only=True,
     ),
     Kind(
         "active_customers",
-        "select name from customers where city = '{city}' and customer_id in"
-        " (select customer_id from orders where day >= '{month}')",
+        "select name from customers where city = '{city}' and customer_id in (select"
+        " customer_id from orders where day >= '{month}')",
         ("city", "month"),
         (
             "Who in {city} has ordered something since {month}?",
-            "List the people from {city} with an order since {month}.",
+            "List the customers from {city} with an order since {month}.",
         ),
         (
-            "customers in {city} with orders from {month} on",
-            "names, customer city {city}, some order since {month}",
-            "people in {city} who have ordered, day from {month}",
+            "Which customers in {city} have ordered from {month} on",
+            "Customers in {city} with orders since {month}",
         ),
         heldout_only=True,
     ),

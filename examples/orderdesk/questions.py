@@ -15,7 +15,7 @@ from typing import TypedDict
 from orderdesk.kinds import KINDS, Kind
 from orderdesk.product import query
 
-HELDOUT_PER_KIND = 6
+HELDOUT_PER_KIND = 7
 TRAIN_PER_KIND = 30
 
 
