@@ -22,7 +22,7 @@ from tradewind.weights.tensors import Array
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from s3 import SmallS3
+from small_s3 import SmallS3
 
 
 @pytest.fixture

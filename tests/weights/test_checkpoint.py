@@ -48,7 +48,7 @@ def test_every_dtype_is_read_back_with_its_tag_and_bits(tmp_path: Path, tag: str
 
 def shards(folder: Path, model: dict[str, Array]) -> dict[str, Any]:
     names = sorted(model)
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number, part in enumerate((names[:2], names[2:]), 1):
         file = f"model-{number:05d}-of-00002.safetensors"
         write_file(folder / file, TensorSet({name: model[name] for name in part}))

@@ -37,7 +37,7 @@ def refusal(chain: Any, version: int = LENGTH) -> str:
 
 
 def manifest_path(chain: Any, version: int) -> Path:
-    return chain.folder / chain.versions[version].manifest
+    return Path(chain.folder) / chain.versions[version].manifest
 
 
 def frame_paths(chain: Any, version: int) -> list[Path]:
