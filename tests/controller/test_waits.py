@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -184,3 +185,9 @@ def test_without_a_fresh_pool_there_is_no_room_and_one_that_lags_takes_room():
     assert (room(7, [4, 6, 7], 2, 8).limit, room(7, [4, 6, 7], 2, 8).min_version) == (16, 6)
     assert room(7, [7], 2, 8).limit == 24
     assert room(7, [7], 0, 8).limit == 8
+
+
+@pytest.mark.parametrize(("planned", "limit"), [(None, 12), (9, 12), (5, 8), (4, 4), (3, 0)])
+def test_no_group_is_opened_that_no_step_will_consume(planned: int | None, limit: int):
+    three_done = replace(facts(), planned_steps=planned)
+    assert three_done.room(CONFIG).limit == limit

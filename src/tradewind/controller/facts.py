@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.staleness import Room, room
@@ -27,6 +27,8 @@ class Facts:
     """Whether training groups are opened and leased."""
     workers: Mapping[str, float]
     """When each worker last asked for anything, in Unix seconds."""
+    planned_steps: int | None = None
+    """Steps after which training ends (ledger meta `training_steps`); None if that is open."""
 
     def serving(self, config: ControllerConfig) -> list[PoolReport]:
         """Pools that can answer now."""
@@ -43,7 +45,12 @@ class Facts:
     def room(self, config: ControllerConfig) -> Room:
         """How many training groups may be outstanding, and for which weights."""
         served = self.served(config)
-        return room(self.counts.version, served, config.max_staleness, config.groups_per_step)
+        found = room(self.counts.version, served, config.max_staleness, config.groups_per_step)
+        if self.planned_steps is None:
+            return found
+        # Groups that no step will consume would only take the pools from those that count.
+        still = max(0, self.planned_steps - self.counts.steps) * config.groups_per_step
+        return replace(found, limit=min(found.limit, still))
 
     @property
     def closed(self) -> int:
@@ -65,4 +72,5 @@ def read_facts(ledger: Ledger, now: float, workers: Mapping[str, float]) -> Fact
         beats=ledger.beats(),
         training=bool(ledger.meta("training_open", False)),
         workers=dict(workers),
+        planned_steps=ledger.meta("training_steps"),
     )

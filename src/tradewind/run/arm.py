@@ -130,7 +130,9 @@ class Arm:
         self, stage: str, topology: Topology, ledger: Ledger, processes: Supervisor, watch: Watch
     ) -> None:
         """Run the trainer until it is done; training groups are open meanwhile in RL only."""
-        ledger.set_meta("training_open", stage == "rl")
+        if stage == "rl":
+            ledger.set_meta("training_steps", self._recipe.trainer.steps)
+            ledger.set_meta("training_open", True)
         processes.start(topology.trainer(stage))
         watch.until(
             lambda: processes.done("trainer"),
@@ -138,6 +140,7 @@ class Arm:
             lambda: tuple((beat.doing, beat.since) for beat in ledger.beats()),
             self._recipe.trainer.wait_deadline_s + _STALL_SLACK_S,
         )
-        ledger.set_meta("training_open", False)
+        if stage == "rl":
+            ledger.set_meta("training_open", False)
         processes.stop(["trainer"])
         self._view.say(f"{self._name}: {stage} took {duration(self.stages.seconds()[stage])}")
