@@ -81,7 +81,6 @@ class Routes:
         rollout = await self._rollout(request)
         outcome = await self._body(request, Outcome)
         counts_as = await self._controller.call(self._ledger.finish, rollout, outcome, time.time())
-        self._controller.wake()
         return JSONResponse({"rollout_id": rollout, "status": counts_as.value})
 
     async def pool_report(self, request: Request) -> Response:
@@ -101,7 +100,7 @@ class Routes:
         await self._controller.call(
             self._ledger.request_eval, asked.name, asked.version, asked.split, asked.limit
         )
-        self._controller.wake()
+        self._controller.round_now()
         return JSONResponse({"name": asked.name}, 202)
 
     async def eval_result(self, request: Request) -> Response:

@@ -36,34 +36,39 @@ class Controller:
         self.facts: Facts = self.rounds.facts()
         self._due = asyncio.Event()
         self._stopped = False
+        self._round_at = 0.0
+        """When the next round is due, in monotonic seconds."""
 
     async def run(self, ended: Callable[[], bool] = lambda: False) -> None:
-        """A round, then leases for those who wait; again when something came or after `tick_s`.
+        """A round every `tick_s`, and in between leases for those who come.
 
         Until `stop`, or until `ended` says so; then nobody waits for a lease any longer.
         """
         await self.call(self.ledger.renew_all, time.time())
         try:
             while not self._stopped and not ended():
-                self.facts = await asyncio.to_thread(self.rounds.round)
+                if time.monotonic() >= self._round_at:
+                    self._round_at = time.monotonic() + self.config.tick_s
+                    self.facts = await asyncio.to_thread(self.rounds.round)
                 await self.leases.serve(self._lend, self._take_back)
                 await self._something_due()
         finally:
             self.leases.close()
 
-    def wake(self) -> None:
-        """Something has happened that may make something due."""
+    def round_now(self) -> None:
+        """Something has happened that should not wait for the next tick."""
+        self._round_at = 0.0
         self._due.set()
 
     def stop(self) -> None:
         """End after the round at hand."""
         self._stopped = True
-        self.wake()
+        self._due.set()
 
     async def lease(self, worker: str, wait_s: float, gone: Gone) -> Lease | None:
         """A lease for a worker, or None if there is none within `wait_s` seconds."""
         self.rounds.workers[worker] = time.time()
-        self.wake()
+        self._due.set()
         leased = await self.leases.wait(worker, min(wait_s, self.config.max_wait_s), gone)
         self.rounds.workers[worker] = time.time()
         return None if leased is None else self._lease_record(leased)
@@ -87,15 +92,16 @@ class Controller:
         if opened and not await self.call(self._has_training_tasks):
             raise UserError("the taskset has no training tasks", fix="add tasks with split 'train'")
         await self.call(self.ledger.set_meta, "training_open", opened)
-        self.wake()
+        self.round_now()
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the ledger off the event loop."""
         return await asyncio.to_thread(method, *args, **kwargs)
 
     async def _something_due(self) -> None:
+        left = self._round_at - time.monotonic()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._due.wait(), self.config.tick_s)
+            await asyncio.wait_for(self._due.wait(), max(0.0, left))
         self._due.clear()
 
     async def _lend(self, worker: str) -> LeasedRollout | None:
