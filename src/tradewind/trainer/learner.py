@@ -96,7 +96,8 @@ class Learner:
 
     def update(self, lr: float, scale: float, number: int) -> float:
         """One AdamW step with gradients times `scale`; the gradient norm before clipping."""
-        return self.masters.step(lr, scale, number)
+        # FSDP averages over ranks (gloo has no scaled sum), the loss is a sum over them
+        return self.masters.step(lr, scale * self.ranks.world, number)
 
     def weights(self) -> Bits:
         """All bf16 weights; every rank must call it, the first rank gets them all."""

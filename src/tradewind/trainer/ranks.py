@@ -39,14 +39,13 @@ class Ranks:
         return self.rank == 0
 
     def shard(self, policy: Policy) -> None:
-        """Split every layer's parameters over the ranks; gradients are summed, in fp32."""
+        """Split every layer's parameters over the ranks; gradients are averaged, in fp32."""
         if self.world == 1:
             return
         mesh = init_device_mesh(self.device.type, (self.world,))
         precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)
-        for layer in policy.layers():
-            fully_shard(layer, mesh=mesh, mp_policy=precision)
-        fully_shard(policy, mesh=mesh, mp_policy=precision)
+        for module in [*policy.layers(), policy]:
+            fully_shard(module, mesh=mesh, mp_policy=precision)
 
     def sums(self, values: Mapping[str, float]) -> dict[str, float]:
         """Each value summed over all ranks; the names must be the same everywhere."""
