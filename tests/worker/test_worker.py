@@ -273,7 +273,7 @@ def test_a_lost_lease_ends_the_agent_and_reports_nothing(tmp_path):
     async def scenario() -> None:
         async with (
             site(tmp_path / "l.sqlite", heartbeat_s=0.05) as s,
-            worker(s.url, stuck, concurrency=2),
+            worker(s.url, stuck, concurrency=2, grace_s=0.0),
         ):
             await s.until(lambda: s.ledger.counts().turns.get("done") == 2)
             s.ledger.reject_group("g000000", "given up by the test")
