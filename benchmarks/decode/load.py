@@ -39,17 +39,17 @@ class Load:
 
 
 def measure(load: Load, decode: Callable[[list[list[int]]], int], versions: dict[str, str]) -> None:
-    """Reports each round's seconds and tokens; the first round only warms up.
+    """Reports each round's seconds and tokens, after a short round that only warms up.
 
     `decode` samples `load.tokens` ids after each prompt and returns how many ids there were.
     """
     report("ready", versions=versions)
-    for round_ in range(load.rounds + 1):
+    decode(load.prompts(0)[:4])
+    for round_ in range(1, load.rounds + 1):
         prompts = load.prompts(round_)
         begin, cpu = time.perf_counter(), time.process_time()
         tokens = decode(prompts)
         seconds, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
         assert tokens == load.requests * load.tokens, f"{tokens} tokens came back"
-        if round_:
-            report("round", seconds=seconds, tokens_per_s=tokens / seconds, cpu_s=cpu_s)
+        report("round", seconds=seconds, tokens_per_s=tokens / seconds, cpu_s=cpu_s)
     report("peak", mb=peak_rss_mb())

@@ -13,7 +13,7 @@ from tradewind.pool.engines.embedded.step import DecodeSpan, PromptSpan, Step
 
 
 def attend(step: Step, layer: int, q: Tensor, kv: Tensor) -> Tensor:
-    """Writes the new KV and attends. q: (N, H, D) and kv: (N, 2K, D), both rotated already.
+    """Writes the new KV and attends. q: (N, H, D) and kv: (N, 2, K, D), both rotated already.
 
     Returns (N, H * D).
     """
@@ -29,31 +29,47 @@ def attend(step: Step, layer: int, q: Tensor, kv: Tensor) -> Tensor:
 
 def _decode(span: DecodeSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
     """One new id per row: the G query heads that share a kv head are the query rows."""
-    memory = span.lane.layers[layer][: span.count]  # (n, 2K, capacity, D)
-    memory[torch.arange(span.count), :, span.positions] = kv
+    memory = span.lane.layers[layer][:, : span.count]  # (2, n, K, capacity, D)
+    memory[:, span.rows, :, span.positions] = kv
     n, heads, size = q.shape
-    kv_heads = memory.shape[1] // 2
+    kv_heads = memory.shape[2]
     grouped = q.view(n, kv_heads, heads // kv_heads, size)
-    own = memory[:, :, span.shared : span.longest]
-    k, v = own[:, :kv_heads], own[:, kv_heads:]
-    if span.shared == 0:
-        out = scaled_dot_product_attention(grouped, k, v, attn_mask=span.mask)
-    else:
+    k, v = memory[:, :, :, span.shared : span.longest]
+    if span.shared:
         rest, rest_weight = _flash(grouped, k, v, span.mask)
-        out = _with_shared(grouped, memory[:1, :, : span.shared], rest, rest_weight)
+        out = _with_shared(grouped, memory[:, :1, :, : span.shared], rest, rest_weight)
+    elif q.dtype == torch.float32:
+        out = small_attention(grouped, k, v, span.mask)
+    else:
+        out = scaled_dot_product_attention(grouped, k, v, attn_mask=span.mask)
     return out.view(n, heads, size)
+
+
+def small_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention of a few query rows each, by two batched products: flash's blocks cost more here.
+
+    q: (n, K, G, D); k, v: (n, K, L, D); mask: (n, 1, 1, L). Returns (n, K, G, D).
+    """
+    n, kv_heads, g, size = q.shape
+    length = k.shape[2]
+    keys = k.flatten(0, 1).transpose(1, 2)
+    scores = q.new_empty(n * kv_heads, g, length)
+    torch.baddbmm(scores, q.flatten(0, 1), keys, beta=0, alpha=size**-0.5, out=scores)
+    if mask is not None:
+        scores.view(n, kv_heads, g, length).add_(mask)
+    return torch.bmm(scores.softmax(dim=-1), v.flatten(0, 1)).view(q.shape)
 
 
 def _with_shared(q: Tensor, shared: Tensor, rest: Tensor, rest_weight: Tensor) -> Tensor:
     """Adds attention over keys that all rows share, read once: the rows become query rows.
 
-    q, rest: (n, K, G, D); shared: (1, 2K, S, D); rest_weight: (n, K, G), the log of the sum of
+    q, rest: (n, K, G, D); shared: (2, 1, K, S, D); rest_weight: (n, K, G), the log of the sum of
     exponentials behind `rest`. Attention over the union is the average of both parts weighted by
     those sums (Dao et al. 2022, FlashAttention, section 3.1). Returns (n, K, G, D).
     """
     n, kv_heads, g, size = q.shape
     rows = q.transpose(0, 1).reshape(1, kv_heads, n * g, size)
-    out, weight = _flash(rows, shared[:, :kv_heads], shared[:, kv_heads:], None)
+    out, weight = _flash(rows, shared[0], shared[1], None)
     out = out.view(kv_heads, n, g, size).transpose(0, 1)
     weight = weight.view(kv_heads, n, g).transpose(0, 1)
     share = torch.sigmoid(weight - rest_weight).unsqueeze(-1).to(out.dtype)
@@ -72,14 +88,13 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor
 
 def _prompt(span: PromptSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
     """Many ids of one sequence, causal among themselves, all of the past visible."""
-    memory = span.lane.layers[layer][span.row]  # (2K, capacity, D)
-    memory[:, span.past : span.past + span.count] = kv.transpose(0, 1)
-    seen = memory[:, : span.past + span.count].unsqueeze(0)
-    kv_heads = memory.shape[0] // 2
+    memory = span.lane.layers[layer][:, span.row]  # (2, K, capacity, D)
+    memory[:, :, span.past : span.past + span.count] = kv.permute(1, 2, 0, 3)
+    seen = memory[:, :, : span.past + span.count].unsqueeze(1)
     out = scaled_dot_product_attention(
         q.transpose(0, 1).unsqueeze(0),
-        seen[:, :kv_heads],
-        seen[:, kv_heads:],
+        seen[0],
+        seen[1],
         attn_mask=span.mask,
         is_causal=span.mask is None,
         enable_gqa=True,

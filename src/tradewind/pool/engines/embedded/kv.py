@@ -5,7 +5,7 @@
 
 A sequence's longest possible length is known when it is admitted, so it gets a row that it can
 never outgrow, in the lane of the next power of two. Decoding rows are dense and in batch order:
-attention then reads `kv[:n, :, :longest]`, a view, with no gather and one call per lane.
+attention then reads `kv[:, :n, :, :longest]`, a view, with no gather and one call per lane.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def capacity_for(tokens: int, longest: int) -> int:
 
 
 class Lane:
-    """Rows of one capacity. `layers[i]`: (rows, 2 * kv_heads, capacity, head_dim), K then V."""
+    """Rows of one capacity. `layers[i]`: (2, rows, kv_heads, capacity, head_dim), K then V."""
 
     def __init__(self, capacity: int, shape: ModelShape, dtype: torch.dtype) -> None:
         self.capacity = capacity
@@ -43,7 +43,7 @@ class Lane:
     @property
     def rows(self) -> int:
         """Rows for which memory is held."""
-        return len(self.layers[0]) if self.layers else 0
+        return self.layers[0].shape[1] if self.layers else 0
 
     def resize(self, rows: int) -> None:
         """Holds memory for `rows`, layer by layer: the surplus at any moment is one layer's."""
@@ -54,9 +54,9 @@ class Lane:
         s, kept = self._shape, len(self.members)
         for i in range(s.layers):
             # Zeroed: masked positions have probability 0, and 0 * garbage must not be NaN.
-            new = torch.zeros(rows, 2 * s.kv_heads, self.capacity, s.head_dim, dtype=self._dtype)
+            new = torch.zeros(2, rows, s.kv_heads, self.capacity, s.head_dim, dtype=self._dtype)
             if i < len(self.layers):
-                new[:kept].copy_(self.layers[i][:kept])
+                new[:, :kept].copy_(self.layers[i][:, :kept])
                 self.layers[i] = new
             else:
                 self.layers.append(new)
@@ -89,11 +89,11 @@ class Lane:
             return
         first, second = self.members[a], self.members[b]
         for layer in self.layers:
-            kept = None if first is discard else layer[a, :, : first.done].clone()
+            kept = None if first is discard else layer[:, a, :, : first.done].clone()
             if second is not discard:
-                layer[a, :, : second.done].copy_(layer[b, :, : second.done])
+                layer[:, a, :, : second.done].copy_(layer[:, b, :, : second.done])
             if kept is not None:
-                layer[b, :, : first.done].copy_(kept)
+                layer[:, b, :, : first.done].copy_(kept)
         self.members[a], self.members[b] = second, first
         first.row, second.row = b, a
 

@@ -48,7 +48,8 @@ class Model:
             q, k = torch.split(rotated, [s.heads, s.kv_heads], dim=1)
             rotated = torch.cat((self._norm(q, layer.norm_q), self._norm(k, layer.norm_k)), dim=1)
         heads[:, : s.heads + s.kv_heads] = rotate(rotated, *rotation)
-        mixed = attend(step, i, heads[:, : s.heads], heads[:, s.heads :])
+        kv = heads[:, s.heads :].view(len(x), 2, s.kv_heads, s.head_dim)
+        mixed = attend(step, i, heads[:, : s.heads], kv)
         return linear(mixed, layer.out, layer.out_bias)
 
     def _feed_forward(self, layer: LayerStacks, x: Tensor) -> Tensor:

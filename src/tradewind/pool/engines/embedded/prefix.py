@@ -24,7 +24,7 @@ _Key = tuple[int, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Block:
-    """KV of `BLOCK` tokens in all layers: (layers, 2 * kv_heads, BLOCK, head_dim)."""
+    """KV of `BLOCK` tokens in all layers: (layers, 2, kv_heads, BLOCK, head_dim)."""
 
     id: int
     kv: Tensor
@@ -60,10 +60,10 @@ class PrefixCache:
         chain = self._chain(sequence.ids)
         if not chain:
             return
-        kv = torch.cat([block.kv for block in chain], dim=2)
+        kv = torch.cat([block.kv for block in chain], dim=3)
         sequence.done = len(chain) * BLOCK
         for layer, part in zip(sequence.lane.layers, kv, strict=True):
-            layer[sequence.row, :, : sequence.done].copy_(part)
+            layer[:, sequence.row, :, : sequence.done].copy_(part)
         sequence.chain = [block.id for block in chain]
         self.hits += sequence.done
 
@@ -76,7 +76,7 @@ class PrefixCache:
             key = (parent, tuple(sequence.ids[start : start + BLOCK]))
             block = self._blocks.get(key)
             if block is None:
-                layers = [kv[row, :, start : start + BLOCK] for kv in sequence.lane.layers]
+                layers = [kv[:, row, :, start : start + BLOCK] for kv in sequence.lane.layers]
                 self._last += 1
                 block = self._blocks[key] = Block(self._last, torch.stack(layers))
             chain.append(key)

@@ -29,6 +29,8 @@ class DecodeSpan:
     count: int
     longest: int
     """Keys that the longest row sees, its own included."""
+    rows: Tensor
+    """(count,): 0 .. count - 1."""
     positions: Tensor
     """(count,): where each row's new KV goes."""
     mask: Tensor | None
@@ -116,7 +118,8 @@ def _decode_span(lane: Lane, start: int, dtype: torch.dtype) -> DecodeSpan:
     if int(positions.min()) + 1 < longest:
         hidden = torch.arange(shared, longest) > positions.unsqueeze(1)
         mask = _additive(hidden, dtype).view(lane.decoding, 1, 1, longest - shared)
-    return DecodeSpan(lane, start, lane.decoding, longest, positions, mask, shared)
+    rows = torch.arange(lane.decoding)
+    return DecodeSpan(lane, start, lane.decoding, longest, rows, positions, mask, shared)
 
 
 def _shared(members: list[Sequence]) -> int:
