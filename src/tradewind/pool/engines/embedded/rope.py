@@ -49,6 +49,8 @@ class RotaryTable:
 
 def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """heads: (N, H, D); cos, sin: (N, 1, D) of `RotaryTable.at`. Returns (N, H, D)."""
-    n, h, d = heads.shape
-    halves = heads.reshape(n, h, 2, d // 2).flip(2).reshape(n, h, d)
-    return torch.addcmul(heads * cos, halves, sin)
+    half = heads.shape[-1] // 2
+    out = heads * cos
+    out[..., :half].addcmul_(heads[..., half:], sin[..., :half])
+    out[..., half:].addcmul_(heads[..., :half], sin[..., half:])
+    return out
