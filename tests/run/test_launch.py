@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,16 @@ import pytest
 from recipes import CHILD_ENV, TEXT, write_recipe
 from test_model import make_folder
 
+from tradewind.run.launcher import Launch, claim_folder, prepared, put_aside
 from tradewind.run.process import PidRecord, start_mark
-from tradewind.run.stages import read_stages
+from tradewind.run.recipe import read_recipe
+from tradewind.run.stages import Stages, read_stages
+from tradewind.run.workspace import Workspace
+from tradewind.types import UserError
 from tradewind.weights.checkpoint import write_file
 from tradewind.weights.tensors import TensorSet
+
+pytestmark = pytest.mark.timeout(400)
 
 HERE = Path(__file__).parent
 MAKE = """
@@ -59,7 +66,7 @@ def play(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=300,
     )
 
 
@@ -85,21 +92,37 @@ def test_a_whole_run_leaves_results_a_report_and_a_table(place: Path) -> None:
     assert "</html>" in (run / "report.html").read_text()
     assert not any((run / "pids").iterdir()), "no process is left"
 
-    again = play(place)
-    assert again.returncode == 2
-    assert "the run's folder exists" in again.stderr and "--resume" in again.stderr
-    assert "Traceback" not in again.stderr
 
-    resumed = play(place, "--resume")
-    assert resumed.returncode == 0 and "mid-trained + RL" in resumed.stdout
-    assert (run / "data" / "made").read_text() == "once ", "nothing is done twice"
+def test_a_run_that_began_is_continued_or_put_aside_but_never_mixed(tmp_path: Path) -> None:
+    asked = Launch(write_recipe(tmp_path), runs=tmp_path / "runs")
+    recipe = read_recipe(asked.recipe_file, runs=asked.runs)
+    workspace = Workspace(tmp_path / "runs" / "small")
+    workspace.folder.mkdir(parents=True)
+    claim_folder(workspace, recipe, asked)
+    Stages(workspace.stages, "main", ("base",), {})
+    with pytest.raises(UserError, match=r"the run's folder exists.*--resume.*--fresh"):
+        claim_folder(workspace, recipe, asked)
+    claim_folder(workspace, recipe, replace(asked, resume=True))
+    changed = read_recipe(asked.recipe_file, ["trainer.lr=0.5"], asked.runs)
+    with pytest.raises(UserError, match=r"not the one with which the run began; new: lr = 0\.5"):
+        claim_folder(workspace, changed, replace(asked, resume=True))
+    assert put_aside(workspace) == tmp_path / "runs" / "small.1"
+    assert put_aside(workspace) is None
 
-    changed = play(place, "--resume", "--set", "trainer.lr=0.5")
-    assert changed.returncode == 2 and "lr = 0.5" in changed.stderr
 
-    fresh = play(place, "--fresh", "--set", "control.steps=0")
-    assert fresh.returncode == 0, fresh.stderr
-    assert (place / "runs" / "small.1" / "results.json").exists()
+def test_a_launch_that_failed_before_its_first_stage_holds_nobody_to_its_recipe(
+    tmp_path: Path,
+) -> None:
+    asked = Launch(write_recipe(tmp_path), runs=tmp_path / "runs")
+    workspace = Workspace(tmp_path / "runs" / "small")
+    workspace.folder.mkdir(parents=True)
+    first = read_recipe(asked.recipe_file, runs=asked.runs)
+    claim_folder(workspace, first, asked)
+    prepared(workspace).touch()
+    claim_folder(workspace, first, asked)
+    assert prepared(workspace).exists(), "the data are those of this recipe"
+    claim_folder(workspace, read_recipe(asked.recipe_file, ["run.seed=8"], asked.runs), asked)
+    assert not prepared(workspace).exists(), "another seed makes other data"
 
 
 def test_a_run_whose_launcher_was_killed_goes_on_where_it_was(place: Path) -> None:

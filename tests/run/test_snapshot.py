@@ -26,7 +26,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
     stage.__enter__()
     now[0] += 60
     stages.tick("rl")
-    return take_snapshot(workspace, "demo", now=T0 + 34)
+    return take_snapshot(workspace, now=T0 + 34)
 
 
 def test_the_snapshot_names_stage_step_and_time(snapshot: Snapshot) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tradewind.run.interruption import Interruption
 from tradewind.run.process import PidRecord, ProcessSpec, end_stale, last_sentence, start_mark
 from tradewind.run.supervisor import ProcessFailed, Supervisor, free_port
 from tradewind.types import UserError
@@ -133,3 +135,21 @@ def test_a_port_in_use_gets_a_sentence() -> None:
         with pytest.raises(UserError, match=r"port of \[gateway\] port cannot be used"):
             free_port("127.0.0.1", taken.getsockname()[1], "[gateway] port")
     assert free_port("127.0.0.1", 0, "[gateway] port") > 0
+
+
+def test_an_interrupt_that_python_dropped_is_still_asked_for() -> None:
+    class Last:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(1000):  # the handler runs here, and what it raises is dropped
+                pass
+
+    with Interruption() as interruption:
+        interruption.check()
+        with pytest.raises(KeyboardInterrupt):
+            sys.unraisablehook, before = (lambda _: None), sys.unraisablehook
+            try:
+                Last()
+            finally:
+                sys.unraisablehook = before
+            interruption.check()

@@ -9,9 +9,11 @@ unblocked by rows in the ledger: results of an evaluation, steps, the trainer's 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.run.interruption import Interruption
 from tradewind.run.live import View
 from tradewind.run.prepare import link_model, open_run, publish_base, read_tasks
 from tradewind.run.process import end_stale
@@ -45,7 +47,7 @@ class Arm:
         self._order = names
         self.stages = Stages(workspace.stages, name, names, planned)
 
-    def play(self, model: Path) -> None:
+    def play(self, model: Path, interruption: Interruption) -> None:
         """Play what is left; raises UserError, Stalled or ProcessFailed, and can be called again
         after any interruption.
         """
@@ -54,15 +56,8 @@ class Arm:
         for name in end_stale(self._workspace.folder / "pids"):
             self._view.say(f"ended the {name} that an earlier launcher left behind")
         topology = Topology.plan(self._recipe, self._workspace, self._folder)
-        ledger = self._base(topology, model)
-        with Supervisor(
-            self._workspace.folder,
-            max_quick_crashes=self._recipe.launch.max_quick_crashes,
-            on_event=lambda name, text: self._view.say(f"{name}: {text}", process=name),
-        ) as processes:
-            watch = Watch(
-                self._recipe.run.name, self._workspace, self.stages, processes, self._view
-            )
+        with closing(self._base(topology, model)) as ledger, self._supervisor() as processes:
+            watch = Watch(self._workspace, self.stages, processes, self._view, interruption)
             for spec in topology.serving():
                 processes.start(spec)
             ready = False
@@ -79,7 +74,13 @@ class Arm:
                         self._evaluate(stage, ledger, watch)
                     else:
                         self._train(stage, topology, ledger, processes, watch)
-        ledger.close()
+
+    def _supervisor(self) -> Supervisor:
+        return Supervisor(
+            self._workspace.folder,
+            max_quick_crashes=self._recipe.launch.max_quick_crashes,
+            on_event=lambda name, text: self._view.say(f"{name}: {text}", process=name),
+        )
 
     def _base(self, topology: Topology, model: Path) -> Ledger:
         """Ledger, tasks and version 0."""

@@ -18,7 +18,7 @@ from tradewind.run.recipe import read_recipe, write_toml
 from tradewind.run.show import status_table
 from tradewind.run.snapshot import take_snapshot
 from tradewind.run.stages import read_stages
-from tradewind.run.summary import result_table, write_summary
+from tradewind.run.summary import result_sentence, result_table, write_summary
 from tradewind.run.supervisor import ProcessFailed
 from tradewind.run.workspace import Workspace
 from tradewind.types import TradewindError, UserError
@@ -87,7 +87,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
         main = read_stages(workspace.stages)
         if all(stage.finished_at is not None for stage in main.stages):
             current = workspace.control
-    snapshot = take_snapshot(current, workspace.folder.absolute().name)
+    snapshot = take_snapshot(current)
     if as_json:
         print(snapshot.model_dump_json())
     else:
@@ -185,4 +185,10 @@ def _print_summary(workspace: Workspace) -> None:
     data = write_summary(read_recipe(workspace.recipe), workspace)
     console = Console()
     console.print(result_table(data))
-    console.print(f"[bold]{workspace.report}[/]  (figures: {workspace.results})")
+    console.print(result_sentence(data.figures), highlight=False)
+    console.print(f"look at {_shown(workspace.report)}, figures in {_shown(workspace.results)}")
+
+
+def _shown(file: Path) -> Path:
+    here = Path.cwd()
+    return file.relative_to(here) if file.is_absolute() and file.is_relative_to(here) else file

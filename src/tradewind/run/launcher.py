@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
 from tradewind.run.arm import Arm
+from tradewind.run.interruption import Interruption
 from tradewind.run.live import View
 from tradewind.run.model import cache_folder, resolve_model
 from tradewind.run.preflight import check_run
@@ -46,26 +45,32 @@ def launch(asked: Launch, view: View) -> Workspace:
     """Play the whole recipe; returns its workspace. Raises UserError, Stalled, ProcessFailed."""
     recipe = read_recipe(asked.recipe_file, asked.overrides, asked.runs)
     workspace = Workspace((asked.runs / recipe.run.name).absolute())
-    claim_folder(workspace, recipe, asked)
-    with only_launcher(workspace), interruptible():
+    workspace.folder.mkdir(parents=True, exist_ok=True)
+    with only_launcher(workspace), Interruption() as interruption:
+        claim_folder(workspace, recipe, asked)
         model = base_model(recipe, workspace, asked.folder, view)
         bucket_url = workspace.bucket.as_uri()
         check_run(recipe, workspace, model, bucket_url)
         prepare_once(recipe, workspace, asked.folder, view)
-        Arm("main", recipe, workspace, asked.folder, view).play(model)
+        Arm("main", recipe, workspace, asked.folder, view).play(model, interruption)
         if recipe.control.steps:
             control = control_recipe(recipe)
-            Arm("control", control, workspace.control, asked.folder, view).play(model)
+            Arm("control", control, workspace.control, asked.folder, view).play(model, interruption)
         write_summary(recipe, workspace)
     return workspace
 
 
 def claim_folder(workspace: Workspace, recipe: Recipe, asked: Launch) -> None:
-    """Make the run's folder, or check that it may be continued."""
+    """Make the folder this recipe's, or check that it is; raises UserError if it is not.
+
+    A launch that ended before its first stage holds nobody to its recipe.
+    """
     resolved = write_toml(recipe)
-    if not workspace.recipe.exists():
-        workspace.folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(workspace.recipe, resolved)
+    before = workspace.recipe.read_text(encoding="utf-8") if workspace.recipe.exists() else ""
+    if not workspace.stages.exists():
+        if before != resolved:
+            prepared(workspace).unlink(missing_ok=True)
+            write_atomic(workspace.recipe, resolved)
         return
     if not asked.resume:
         raise UserError(
@@ -74,14 +79,18 @@ def claim_folder(workspace: Workspace, recipe: Recipe, asked: Launch) -> None:
             fix="add --resume to continue it, --fresh to put it aside and begin anew, or set"
             " another name with --set run.name=NAME",
         )
-    before = workspace.recipe.read_text(encoding="utf-8").splitlines()
-    changed = [line for line in resolved.splitlines() if line not in before]
-    if changed:
+    known = before.splitlines()
+    if changed := [line for line in resolved.splitlines() if line not in known]:
         raise UserError(
             "the recipe is not the one with which the run began; new: " + "; ".join(changed[:5]),
             value=str(asked.recipe_file),
             fix=f"restore the recipe (it is in {workspace.recipe}), or begin anew with --fresh",
         )
+
+
+def prepared(workspace: Workspace) -> Path:
+    """Exists once the data of this recipe was made and its tasks were read."""
+    return workspace.folder / "prepared"
 
 
 def put_aside(workspace: Workspace) -> Path | None:
@@ -110,20 +119,6 @@ def only_launcher(workspace: Workspace) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGTERM ends a run as ctrl-C does: processes first, files whole."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
 def base_model(recipe: Recipe, workspace: Workspace, folder: Path, view: View) -> Path:
     """The checkpoint folder; a run that began keeps the one with which it began."""
     chosen = workspace.folder / "model"
@@ -137,12 +132,11 @@ def base_model(recipe: Recipe, workspace: Workspace, folder: Path, view: View) -
 
 def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View) -> None:
     """Make the data unless an earlier launch did, and check the tasks."""
-    done = workspace.folder / "prepared"
-    if not done.exists():
+    if not prepared(workspace).exists():
         view.say("preparing the data")
         make_data(recipe, workspace, folder)
         read_tasks(folder / recipe.tasks.path)
-        done.touch()
+        prepared(workspace).touch()
 
 
 def control_recipe(recipe: Recipe) -> Recipe:

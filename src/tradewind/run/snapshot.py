@@ -83,13 +83,13 @@ class Snapshot(Record):
         )
 
 
-def take_snapshot(workspace: Workspace, name: str, now: float | None = None) -> Snapshot:
+def take_snapshot(workspace: Workspace, now: float | None = None) -> Snapshot:
     """Read where the arm in `workspace` stands; its ledger and stages file must exist."""
     at = time.time() if now is None else now
     stages = read_stages(workspace.stages)
     ledger = Ledger.open(workspace.ledger)
     try:
-        return _compose(ledger, stages, name, at)
+        return _compose(ledger, stages, at)
     finally:
         ledger.close()
 
@@ -99,7 +99,7 @@ def read_losses(ledger: Ledger) -> list[tuple[int, float]]:
     return [(int(step), float(loss)) for step, loss in ledger.meta("midtrain_heldout", [])]
 
 
-def _compose(ledger: Ledger, stages: StagesFile, name: str, at: float) -> Snapshot:
+def _compose(ledger: Ledger, stages: StagesFile, at: float) -> Snapshot:
     with ledger.read() as conn:
         steps = read_steps(conn)
     counts = ledger.counts()
@@ -110,7 +110,7 @@ def _compose(ledger: Ledger, stages: StagesFile, name: str, at: float) -> Snapsh
     losses = read_losses(ledger)
     share = progress / planned if planned else 0.0
     return Snapshot(
-        name=name,
+        name=str(ledger.meta("name", "")),
         arm=stages.arm,
         at=at,
         stage=stage,

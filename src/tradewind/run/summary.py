@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
@@ -12,7 +13,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.run.charts import ARM_WORDS
 from tradewind.run.readings import StepReading, read_steps
 from tradewind.run.recipe import Recipe
-from tradewind.run.report import ReportData, heldout_picture, page, rate_words
+from tradewind.run.report import ReportData, duration, heldout_picture, page, rate_words
 from tradewind.run.results import control_figures, main_figures, results_document
 from tradewind.run.snapshot import read_losses
 from tradewind.run.stages import read_stages
@@ -80,6 +81,18 @@ def result_table(data: ReportData) -> Table:
             style = "bold green" if arm == "rl" else None
             table.add_row(words, str(parts["all"].n), *cells, style=style)
     return table
+
+
+def result_sentence(figures: Mapping[str, Any]) -> str:
+    """The other figures of a run, in one line."""
+    parts = [f"{duration(figures['seconds.total'])} in all"]
+    parts.append(f"{figures['rollouts.trained']} of {figures['rollouts.total']} rollouts trained")
+    parts.append(f"staleness at most {figures['staleness.max']}")
+    if shipped := figures["weights.bytes_shipped"]:
+        parts.append(f"weights {figures['weights.bytes_full'] / shipped:.1f}x smaller than copies")
+    if (median := figures["users.ttft_ms_p50"]) is not None:
+        parts.append(f"users waited {median:.0f} ms (p99 {figures['users.ttft_ms_p99']:.0f} ms)")
+    return ", ".join(parts)
 
 
 def _times(workspace: Workspace) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:

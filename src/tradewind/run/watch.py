@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tradewind.run.interruption import Interruption
 from tradewind.run.live import View, wait_words
 from tradewind.run.snapshot import Snapshot, take_snapshot
 from tradewind.run.stages import Stages
@@ -21,10 +22,15 @@ class Watch:
     """Waits with open eyes while the processes of one arm work."""
 
     def __init__(
-        self, name: str, workspace: Workspace, stages: Stages, processes: Supervisor, view: View
+        self,
+        workspace: Workspace,
+        stages: Stages,
+        processes: Supervisor,
+        view: View,
+        interruption: Interruption,
     ) -> None:
-        self._name, self._workspace, self._stages = name, workspace, stages
-        self._processes, self._view = processes, view
+        self._workspace, self._stages = workspace, stages
+        self._processes, self._view, self._interruption = processes, view, interruption
         self._waits = Waits(workspace.folder / "waits.json")
         self._shown_at = 0.0
 
@@ -40,6 +46,7 @@ class Watch:
         """
         seen, seen_at = progress(), time.monotonic()
         while not done():
+            self._interruption.check()
             self._processes.poll()
             snapshot = self._show(stage)
             if snapshot is not None:
@@ -57,7 +64,7 @@ class Watch:
             return None
         self._shown_at = time.monotonic()
         self._stages.tick(stage)
-        snapshot = take_snapshot(self._workspace, self._name)
+        snapshot = take_snapshot(self._workspace)
         self._waits.add(snapshot.beats, min(passed, 2 * SHOW_S))
         self._view.show(snapshot)
         return snapshot

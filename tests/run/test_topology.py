@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from recipes import TEXT, write_recipe
+
+from tradewind.run.recipe import read_recipe
+from tradewind.run.topology import Topology
+from tradewind.run.waits import Waits, read_waits
+from tradewind.run.workspace import Workspace
+from tradewind.types import Beat, UserError
+
+USERS = '[users]\ncommand = "chat {base_url} {model} {rate}"\ninterval_s = 4.0\n'
+
+
+def plan(folder: Path, text: str = TEXT + USERS) -> Topology:
+    recipe = read_recipe(write_recipe(folder, text), runs=folder / "runs")
+    return Topology.plan(recipe, Workspace(folder / "runs" / "small"), folder)
+
+
+def test_secrets_are_in_the_environment_of_those_who_need_them_and_nowhere_else(
+    tmp_path: Path,
+) -> None:
+    topology = plan(tmp_path)
+    users = topology.users()
+    assert users is not None
+    specs = [*topology.serving(), topology.trainer("rl"), users]
+    keys = vars(topology.keys)
+    written = "".join(f.read_text() for f in tmp_path.rglob("*.json"))
+    for name, key in keys.items():
+        assert not any(key in word for spec in specs for word in spec.argv), name
+        assert key not in written, name
+    holders = {
+        spec.name: {name for name, key in keys.items() if key in spec.env.values()}
+        for spec in specs
+    }
+    assert holders == {
+        "controller": {"pool", "worker", "admin"},
+        "gateway": {"pool", "user"},
+        "pool-paris": {"pool"},
+        "pool-oregon": {"pool"},
+        "grader": set(),
+        "worker": {"worker"},
+        "trainer": set(),
+        "users": {"user"},
+    }
+
+
+def test_controller_and_pools_get_the_addresses_of_this_launch(tmp_path: Path) -> None:
+    topology = plan(tmp_path)
+    topology.serving()
+    folder = tmp_path / "runs" / "small" / "config"
+    controller = json.loads((folder / "controller.json").read_text())
+    pool = json.loads((folder / "pool-paris.json").read_text())
+    assert controller["gateway_url"] == topology.gateway_url
+    assert controller["port"] == topology.controller_port
+    assert pool["controller"] == topology.controller_url
+    assert pool["bucket"] == (tmp_path / "runs" / "small" / "bucket").as_uri()
+
+
+def test_users_get_the_gateway_and_their_rate(tmp_path: Path) -> None:
+    topology = plan(tmp_path)
+    users = topology.users()
+    assert users is not None
+    assert users.argv == ("chat", topology.gateway_url, "policy", "0.25")
+    assert plan(tmp_path, TEXT).users() is None
+
+
+def test_a_port_that_the_recipe_sets_is_taken_or_refused(tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=r"port of \[gateway\] port cannot be used"):
+            plan(tmp_path, TEXT + f"[gateway]\nport = {port}\n")
+    assert plan(tmp_path, TEXT + f"[gateway]\nport = {port}\n").gateway_port == port
+
+
+def test_waits_add_up_over_launches_and_over_numbers_in_their_reasons(tmp_path: Path) -> None:
+    def beat(reason: str | None) -> Beat:
+        fields = {"process": "trainer", "doing": "step", "since": 0.0, "at": 0.0}
+        return Beat(waiting_for=reason, owner="grader" if reason else None, **fields)
+
+    file = tmp_path / "waits.json"
+    Waits(file).add([beat("2 more closed groups")], 1.5)
+    Waits(file).add([beat("1 more closed groups"), beat(None)], 2.0)
+    assert read_waits(file) == [("trainer", "n more closed groups (grader)", 3.5)]
