@@ -115,6 +115,8 @@ def test_a_wait_names_its_cause_and_its_owner(given, owner, says):
 
 def test_nobody_waits_when_nothing_is_to_be_done():
     assert waits(facts(training=False), CONFIG) == []
+    assert waits(replace(facts(), planned_steps=3), CONFIG) == []
+    assert waits(replace(facts(), planned_steps=4), CONFIG) != []
 
 
 def test_a_stall_is_told_once_and_so_is_its_end():

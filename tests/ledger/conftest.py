@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, make_url, text
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
@@ -38,7 +41,7 @@ class Play:
 
     terms = LeaseTerms(ttl_s=10.0, deadline_s=100.0, max_running=1000)
 
-    def __init__(self, path: Path, *, tasks: int, heldout: int = 3) -> None:
+    def __init__(self, path: Path | str, *, tasks: int, heldout: int = 3) -> None:
         self.path = path
         self.now = 1000.0
         self.ledger = Ledger.open(path)
@@ -174,9 +177,22 @@ class Play:
         return step
 
 
+def fresh_database(tmp_path: Path) -> Path | str:
+    """A SQLite path; or, if TRADEWIND_TEST_POSTGRES is a server's URL, a new database there."""
+    server = os.environ.get("TRADEWIND_TEST_POSTGRES")
+    if server is None:
+        return tmp_path / "ledger.sqlite"
+    name = f"ledger_{secrets.token_hex(8)}"
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as conn:
+        conn.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return make_url(server).set(database=name).render_as_string(hide_password=False)
+
+
 @pytest.fixture
 def play(tmp_path: Path) -> Iterator[Play]:
-    played = Play(tmp_path / "ledger.sqlite", tasks=6)
+    played = Play(fresh_database(tmp_path), tasks=6)
     yield played
     assert played.ledger.audit() == []
     played.ledger.close()

@@ -81,6 +81,8 @@ def test_the_agents_key_is_no_result_key_and_neither_is_stored(play):
     assert play.ledger.session(keys.digest(leased.result_key)) is None
     found = play.ledger.rollout_of_key(keys.digest(leased.result_key), "result")
     assert found == leased.rollout_id
+    if isinstance(play.path, str):
+        pytest.skip("what a database server stores is not ours to read")
     play.ledger.close()
     stored = b"".join(f.read_bytes() for f in play.path.parent.iterdir())
     assert leased.model_key.encode() not in stored

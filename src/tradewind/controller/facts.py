@@ -52,6 +52,17 @@ class Facts:
         still = max(0, self.planned_steps - self.counts.steps) * config.groups_per_step
         return replace(found, limit=min(found.limit, still))
 
+    def stale_pools(self, config: ControllerConfig) -> bool:
+        """Whether every pool is too far behind the trainer to answer training rollouts."""
+        newest = self.counts.version
+        return all(newest - version > config.max_staleness for version in self.served(config))
+
+    @property
+    def steps_to_come(self) -> bool:
+        """Whether training is open and a step is still planned."""
+        done = self.planned_steps is not None and self.counts.steps >= self.planned_steps
+        return self.training and not done
+
     @property
     def closed(self) -> int:
         """Training groups that wait for the trainer."""

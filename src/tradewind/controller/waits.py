@@ -26,7 +26,7 @@ def waits(facts: Facts, config: ControllerConfig) -> list[Wait]:
     """Every wait there is a reason for; empty if everybody has work or nothing is to be done."""
     found = []
     missing = config.groups_per_step - facts.closed
-    if facts.training and missing > 0:
+    if facts.steps_to_come and missing > 0:
         because, owner = _rollouts(facts, config)
         found.append(
             Wait(
@@ -47,7 +47,7 @@ def waits(facts: Facts, config: ControllerConfig) -> list[Wait]:
                 owner=owner,
             )
         )
-    if facts.training and missing <= 0:
+    if facts.steps_to_come and missing <= 0:
         doing, owner = _trainer(facts)
         found.append(
             Wait(
@@ -97,7 +97,7 @@ def _pools(facts: Facts, config: ControllerConfig) -> str | None:
     if wanted:
         versions = ", ".join(f"{pool.pool} {pool.version}" for pool in serving)
         return f"the evaluation asks for version {min(wanted)}, pools serve: {versions}"
-    if facts.training and facts.room(config).limit == 0:
+    if facts.steps_to_come and facts.stale_pools(config):
         pool = max(serving, key=lambda p: p.version)
         why = f" ({pool.detail})" if pool.detail else ""
         return f"{pool.pool} serves version {pool.version}, newest is {facts.counts.version}{why}"
