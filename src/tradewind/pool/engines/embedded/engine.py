@@ -21,9 +21,10 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +76,21 @@ def choose_dtype(name: str) -> torch.dtype:
     return known[name]
 
 
+@contextmanager
+def one_thread(after: int) -> Iterator[None]:
+    """Keeps torch from starting a pool of threads for the calling thread.
+
+    OpenMP has one pool per thread that computes, and once all pools together are larger than the
+    processor, its barriers sleep instead of spinning: decoding lost a third of its speed to a pool
+    that only the loader had used. MKL has one setting for the process, which is then `after`.
+    """
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(after)
+
+
 class EmbeddedEngine:
     """Implements `tradewind.pool.engine.Engine` on torch for CPUs."""
 
@@ -120,7 +136,7 @@ class EmbeddedEngine:
                 raise UserError(f"{name} is too small", value=number, fix="give at least 1")
         shape, arithmetic = read_shape(Path(folder)), choose_dtype(dtype)
         weights = ServedWeights(shape, arithmetic)
-        with torch.inference_mode():
+        with torch.inference_mode(), one_thread(count):
             weights.read(Path(folder))
         model = Model(shape, weights, arithmetic)
         return cls(model, threads=count, max_batch=max_batch, max_tokens=max_tokens)
@@ -163,7 +179,8 @@ class EmbeddedEngine:
     def swap(self, changed: Bits, version: int) -> float:
         """See `Engine.swap`. Needs memory for a second copy of what changes, until it returns."""
         with self._swapping:
-            staged = self._model.weights.stage(changed)
+            with one_thread(self._threads):
+                staged = self._model.weights.stage(changed)
             active: Future[float] = Future()
 
             def exchange() -> None:
@@ -183,7 +200,8 @@ class EmbeddedEngine:
 
     def tensors(self) -> Bits:
         """See `Engine.tensors`. Decoding goes on meanwhile."""
-        return self._model.weights.bits()
+        with one_thread(self._threads):
+            return self._model.weights.bits()
 
     def load(self) -> EngineLoad:
         """See `Engine.load`."""
