@@ -30,7 +30,7 @@ from tradewind.weights.tensors import TensorSet
 
 RUN = "desk"
 KEY = "pool-key"
-WAIT_S = 20
+WAIT_S = 110
 
 
 class FakeEngine:

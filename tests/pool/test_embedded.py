@@ -91,6 +91,7 @@ def test_the_embedded_engine_serves_the_published_bytes(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_versions_are_served_proven_and_survive_kill_and_restart(
     start: Start, tiny_llama: Any, controller: Any
 ) -> None:

@@ -20,7 +20,7 @@ from tradewind.weights.checkpoint import write_file
 from tradewind.weights.tensors import TensorSet
 
 KEY = "pool-key"
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Pool:
