@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TORCH_FREE = "types ledger render weights rewards envs worker controller gateway grader run.cli algo"
+PARTS = "types ledger render weights rewards envs worker controller gateway grader run.cli algo"
 PROBE = f"""
 import importlib, pkgutil, sys, tradewind
-for name in {TORCH_FREE.split()!r}:
+for name in {PARTS.split()!r}:
     module = importlib.import_module("tradewind." + name)
     for found in pkgutil.walk_packages(getattr(module, "__path__", []), module.__name__ + "."):
         if ".losses" not in found.name and not found.name.endswith("__main__"):
