@@ -78,13 +78,13 @@ class World:
 
         self.thread = threading.Thread(target=lambda: asyncio.run(live()))
         self.thread.start()
-        assert ready.wait(10)
-        self.http = httpx.Client(base_url=self.url, timeout=30)
+        assert ready.wait(60)
+        self.http = httpx.Client(base_url=self.url, timeout=90)
 
     def stop(self) -> None:
         self.http.close()
         self.loop.call_soon_threadsafe(self.controller.stop)
-        self.thread.join(timeout=20)
+        self.thread.join(timeout=60)
         assert not self.thread.is_alive()
 
     def post(self, path: str, body=None, key: str = "") -> httpx.Response:
@@ -119,7 +119,7 @@ class World:
     def train(self, opened: bool = True) -> httpx.Response:
         return self.post("/v1/training", {"open": opened}, "admin-key")
 
-    def lease(self, wait_s: float = 10.0) -> dict | None:
+    def lease(self, wait_s: float = 30.0) -> dict | None:
         answer = self.post("/v1/leases", {"worker": "w1", "wait_s": wait_s}, "worker-key")
         assert answer.status_code in (200, 204), answer.text
         return answer.json() if answer.status_code == 200 else None
@@ -194,7 +194,7 @@ class World:
         self.ledger.commit_step(step, version(number + 1))
         return step
 
-    def until(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Poll until it holds; the deadline only turns a hang into a failure."""
         deadline = time.monotonic() + seconds
         while not condition():

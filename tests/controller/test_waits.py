@@ -9,11 +9,13 @@ import pytest
 
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts
+from tradewind.controller.keys import Keys
+from tradewind.controller.main import listen
 from tradewind.controller.staleness import room
 from tradewind.controller.stalls import StallWatch
 from tradewind.controller.waits import waits
 from tradewind.ledger.status import Counts
-from tradewind.types import Beat, PoolReport
+from tradewind.types import Beat, PoolReport, UserError
 
 CONFIG = ControllerConfig(groups_per_step=4, stall_s=30.0, silent_s=15.0)
 
@@ -193,3 +195,10 @@ def test_without_a_fresh_pool_there_is_no_room_and_one_that_lags_takes_room():
 def test_no_group_is_opened_that_no_step_will_consume(planned: int | None, limit: int):
     three_done = replace(facts(), planned_steps=planned)
     assert three_done.room(CONFIG).limit == limit
+
+
+def test_a_port_in_use_and_a_missing_key_are_sentences():
+    with listen("127.0.0.1", 0) as taken, pytest.raises(UserError, match="Address already in use"):
+        listen("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(UserError, match="TRADEWIND_POOL_KEY"):
+        Keys.from_environment({"TRADEWIND_WORKER_KEY": "x"})

@@ -145,7 +145,7 @@ class Site:
         self.controller.stop()
         await self._serving
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, self.ledger.counts()

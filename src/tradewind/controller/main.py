@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -92,7 +93,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=512)
     except OSError as error:
         raise UserError(
-            f"the controller cannot listen ({error.strerror or error})",
+            f"the controller cannot listen ({os.strerror(error.errno) if error.errno else error})",
             value=f"{host}:{port}",
             fix="end the process that uses this port, or set [controller] port",
         ) from error
