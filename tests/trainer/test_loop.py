@@ -242,15 +242,17 @@ def test_k3_alarm_is_not_raised(run):
     ledger.close()
 
 
-def test_kill_9_changes_the_curve(run, undisturbed):
-    """Killed for real whenever one more line of metrics is there."""
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kills", [(2,), pytest.param((1, 2, 4), marks=pytest.mark.slow)])
+def test_kill_9_changes_the_curve(run, undisturbed, kills):
+    """Killed for real as soon as so many lines of metrics are there, then left to end."""
     config = run.workspace / "trainer.json"
     config.write_text(json.dumps(CONFIG))
     argv = [sys.executable, "-m", "tradewind.trainer", "--stage", "rl",
             "--workspace", str(run.workspace), "--config", str(config)]  # fmt: skip
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     lines = run.workspace / "metrics" / "rl.jsonl"
-    for kill_at in (1, 3, None):
+    for kill_at in (*kills, None):
         process = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE)
         while process.poll() is None:
             done = lines.read_bytes().count(b"\n") if lines.exists() else 0

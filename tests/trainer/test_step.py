@@ -98,6 +98,34 @@ def test_parameters_are_not_bf16_exact_after_a_step(tiny):
         assert torch.equal(parameter, parameter.to(torch.bfloat16).float())
 
 
+def test_recomputed_activations_change_the_step(tiny):
+    config = TrainerConfig(lr=1e-2)
+    recomputing = Policy.wrap(tiny.tiny_model(), torch.float32, recompute=True)
+    a, b = trainer(tiny), Trainer(Learner(recomputing, config), config)
+    assert recomputing.inner.is_activation_checkpointing
+    norms = [t.step(tiny.make_samples())["trainer/gradient/norm"] for t in (a, b)]
+    assert norms[0] == norms[1]
+    assert all(torch.equal(x, y) for x, y in zip(masters(a), masters(b), strict=True))
+
+
+def test_bf16_arithmetic_takes_another_direction(tiny):
+    """Bound: loss and gradient norm within 5 %, bf16 holds 8 bits."""
+    config = TrainerConfig(lr=1e-2)
+    exact = trainer(tiny).step(tiny.make_samples())
+    low = Trainer(Learner(Policy.wrap(tiny.tiny_model(), torch.bfloat16), config), config)
+    rough = low.step(tiny.make_samples())
+    for name in ("trainer/loss/value", "trainer/gradient/norm"):
+        assert rough[name] == pytest.approx(exact[name], rel=0.05), name
+    assert all(m.dtype == torch.float32 for m in low.learner.masters.masters)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rotary_frequencies_are_rounded_to_bf16(tiny, tmp_path, dtype):
+    plain = tiny.tiny_model().model.rotary_emb.inv_freq
+    opened = Policy.open(tiny.save_model(tmp_path / "m"), dtype).inner.model.rotary_emb.inv_freq
+    assert opened.dtype == torch.float32 and torch.equal(opened, plain)
+
+
 def test_fp32_and_bf16_storage_serve_different_base_weights(tiny):
     dtypes = (torch.float32, torch.bfloat16)
     a, b = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import tomllib
 from pathlib import Path
@@ -25,6 +26,7 @@ from tradewind.types import TradewindError, UserError
 def main(argv: list[str] | None = None) -> int:
     """Run one stage; returns the exit code."""
     options = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
     try:
         _run(options)
     except TradewindError as error:

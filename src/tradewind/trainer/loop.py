@@ -16,6 +16,7 @@ every group is trained into exactly one version (promise R7).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ from tradewind.trainer.step import Metrics, Trainer
 from tradewind.types import ClosedGroup, Sample, Stalled, Step
 
 STAGE = "rl"
+LOG = logging.getLogger(__name__)
 
 
 def train(config: TrainerConfig, run: Run) -> None:
@@ -136,6 +138,15 @@ class Loop:
         self.ledger.commit_step(step, version)
         self.lineage.announce(version, new)
         self.file.append(line_of(step))
+        LOG.info(
+            "step %d: version %d, reward %.3f, loss %.4f, %.1f s (waited %.1f s)",
+            number,
+            version.version,
+            metrics["trainer/reward/mean"],
+            metrics.get("trainer/loss/value", 0.0),
+            step.seconds,
+            self.waited,
+        )
 
 
 def collect(groups: Sequence[ClosedGroup]) -> tuple[list[Sample], Counter[str]]:

@@ -12,6 +12,7 @@ the seed alone.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from tradewind.trainer.schedule import learning_rate
 from tradewind.types import Conflict, Sample, UserError
 
 STAGE = "midtrain"
+LOG = logging.getLogger(__name__)
 
 
 def midtrain(config: MidtrainConfig, run: Run, corpus_file: Path) -> None:
@@ -156,6 +158,12 @@ class Course:
         self.ledger.set_meta("midtrain_step", line["step"])
         heldout = [[x["step"], x["heldout"]] for x in self.file.read() if x.get("heldout")]
         self.ledger.set_meta("midtrain_heldout", heldout)
+        LOG.info(
+            "mid-training step %d: loss %s, held-out loss %s",
+            line["step"],
+            line.get("loss"),
+            line.get("heldout"),
+        )
 
 
 def next_token(forest: Forest, logp: Tensor, entropy: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from tradewind.trainer import attention
 from tradewind.trainer.forest import Forest
@@ -49,6 +50,7 @@ class Policy(nn.Module):
                 value=str(folder),
                 fix="point [model] path at a folder of safetensors with its config.json",
             )
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # logs are plain lines
         try:
             inner = AutoModelForCausalLM.from_pretrained(
                 str(folder), dtype=torch.bfloat16, local_files_only=True, use_safetensors=True
@@ -69,7 +71,7 @@ class Policy(nn.Module):
         for name, buffer in inner.named_buffers():
             buffer.data = rope[name].data  # rotary frequencies stay as they were computed, in fp32
         if recompute:
-            inner.gradient_checkpointing_enable({"use_reentrant": False})
+            inner.activation_checkpointing_enable({"use_reentrant": False})
         inner.train()
         return cls(inner)
 
