@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from types import FrameType, TracebackType
+from typing import Any
 
 
 class Interruption:
@@ -15,7 +16,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self._asked = False
-        self._previous: dict[signal.Signals, signal.Handlers | object] = {}
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -26,7 +27,7 @@ class Interruption:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  what signal() gave us
+            signal.signal(number, handler)
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if it was asked for and got lost."""
