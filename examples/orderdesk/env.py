@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import openai
 from openai import AsyncOpenAI
 
 from orderdesk.agent import work_on
@@ -41,15 +40,12 @@ async def rollout(task: Mapping[str, Any], policy: Policy) -> Outcome:
     database = database_path()
     if not database.exists():
         return Outcome(status=OutcomeStatus.ENV_ERROR, detail=f"no order desk at {database}")
-    try:
-        # No retries: a call that is sent twice would be two turns of one conversation.
-        async with AsyncOpenAI(
-            base_url=policy.base_url, api_key=policy.api_key, max_retries=0
-        ) as client:
-            work = await work_on(str(task["question"]), database, client, policy.model)
-    except openai.APIError as error:
-        # The policy cannot cause this: its endpoint failed.
-        return Outcome(status=OutcomeStatus.INFRA_ERROR, detail=f"{type(error).__name__}: {error}")
+    # No retries: a call that is sent twice would be two turns of one conversation. What the
+    # endpoint refuses goes up to the worker, which knows whose fault it is.
+    async with AsyncOpenAI(
+        base_url=policy.base_url, api_key=policy.api_key, max_retries=0
+    ) as client:
+        work = await work_on(str(task["question"]), database, client, policy.model)
     return Outcome(
         status=OutcomeStatus.COMPLETED,
         artefacts={"sql": work.sql, "rows": work.rows, "turns": work.turns},

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from openai import AsyncOpenAI
 
@@ -14,6 +15,7 @@ from orderdesk.agent import Work, work_on
 from orderdesk.env import rollout
 from orderdesk.users import CHATS, Chat, chats
 from tradewind.types import Outcome, OutcomeStatus
+from tradewind.worker.play import classify
 
 GOOD = "```sql\nselect count(*) from products\n```"
 
@@ -104,8 +106,9 @@ def test_a_missing_product_and_a_failing_endpoint_are_not_the_policys_fault(
     assert _rollout(endpoint).status is OutcomeStatus.ENV_ERROR
     monkeypatch.setenv("ORDERDESK_DB", str(desk.database))
     endpoint.status = 503
-    outcome = _rollout(endpoint)
-    assert outcome.status is OutcomeStatus.INFRA_ERROR
+    with pytest.raises(openai.InternalServerError) as failure:
+        _rollout(endpoint)
+    assert classify(failure.value) is OutcomeStatus.INFRA_ERROR
     assert len(endpoint.requests) == 1, "a retried call would be a turn of its own"
 
 
