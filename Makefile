@@ -25,7 +25,7 @@ $(VENV)/.dev: $(VENV)/.quickstart
 	@touch $@
 
 quickstart: $(VENV)/.quickstart
-	$(BIN)/tradewind run recipes/quickstart.toml
+	$(BIN)/tradewind run recipes/quickstart.toml --resume
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

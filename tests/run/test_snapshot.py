@@ -80,3 +80,13 @@ def test_a_sparkline_rises_with_its_values() -> None:
     assert sparkline([0.0, 0.5, 1.0], 10) == "▁▅█"
     assert sparkline([0.0, 0.5, 1.0], 2) == "▅█"
     assert sparkline([-2.0, 2.0], 5) == "▁█"
+
+
+def test_idle_processes_are_no_stall_while_mid_training_runs(snapshot: Snapshot) -> None:
+    idle = snapshot.beats[0].model_copy(update={"process": "grader"})
+    midtraining = snapshot.model_copy(
+        update={"stage": "midtrain", "beats": (*snapshot.beats, idle)}
+    )
+    assert {w.process for w in midtraining.waits} == {"trainer"}
+    in_rl = midtraining.model_copy(update={"stage": "rl"})
+    assert {w.process for w in in_rl.waits} == {"trainer", "grader"}

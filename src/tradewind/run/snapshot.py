@@ -77,10 +77,11 @@ class Snapshot(Record):
 
     @property
     def waits(self) -> tuple[Beat, ...]:
-        """Processes that live and wait for somebody."""
-        return tuple(
-            beat for beat in self.beats if beat.waiting_for and self.at - beat.at < SILENT_S
-        )
+        """Living processes that wait for somebody; while mid-training runs, only its own waits,
+        because nobody needs the others then.
+        """
+        needed = [b for b in self.beats if self.stage != "midtrain" or b.process == "trainer"]
+        return tuple(b for b in needed if b.waiting_for and self.at - b.at < SILENT_S)
 
 
 def take_snapshot(workspace: Workspace, now: float | None = None) -> Snapshot:
