@@ -83,7 +83,7 @@ def test_a_sparkline_rises_with_its_values() -> None:
 
 
 def test_idle_processes_are_no_stall_while_mid_training_runs(snapshot: Snapshot) -> None:
-    idle = snapshot.beats[0].model_copy(update={"process": "grader"})
+    idle = snapshot.waits[0].model_copy(update={"process": "grader"})
     midtraining = snapshot.model_copy(
         update={"stage": "midtrain", "beats": (*snapshot.beats, idle)}
     )
