@@ -153,14 +153,21 @@ class Topology:
         return ProcessSpec(
             name=name,
             argv=tuple(argv),
-            env={**_thread_environment(threads), **(env or {})},
+            env={**_process_environment(threads), **(env or {})},
             cwd=str(self.folder),
         )
 
 
-def _thread_environment(threads: int) -> dict[str, str]:
-    """Waiting OpenMP threads must sleep: spinning ones take the cores of the other processes."""
+def _process_environment(threads: int) -> dict[str, str]:
+    """Settings that libraries read once, at their start.
+
+    Waiting OpenMP threads must sleep: spinning ones take the cores of the other processes.
+    glibc must keep the memory of freed tensors: giving it back and faulting it in again cost a
+    training step a tenth of its time.
+    """
     env = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
+    env |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(64 * 2**30)}
+    env |= {"MALLOC_TOP_PAD_": str(256 * 2**20)}
     env |= {"TQDM_DISABLE": "1", **python_path()}  # a log is no place for progress bars
     if threads:
         env |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
