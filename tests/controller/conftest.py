@@ -63,6 +63,7 @@ class World:
     def start(self) -> None:
         """Start the controller; again after `kill`."""
         defaults = {"port": 0, "tick_s": 0.01, "group_size": 2, "groups_per_step": 2}
+        defaults["pool_alive_s"] = 600.0  # a busy machine is no dead pool
         config = ControllerConfig(**{**defaults, **self.settings})
         listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
