@@ -117,3 +117,9 @@ def test_no_training_task_is_a_sentence(tmp_path):
     with pytest.raises(UserError, match="no training tasks"):
         ledger.open_training_group(2)
     ledger.close()
+
+
+def test_room_counted_before_a_step_opens_nothing_after_it(play):
+    assert play.ledger.open_training_group(2, limit=4, at_version=0) is not None
+    assert play.ledger.open_training_group(2, limit=4, at_version=1) is None, "0 is the newest"
+    assert play.ledger.outstanding() == 1

@@ -61,7 +61,9 @@ class Rounds:
             return 0
         room, opened = facts.room(self._config), 0
         while (
-            self._ledger.open_training_group(self._config.group_size, room.limit, room.min_version)
+            self._ledger.open_training_group(
+                self._config.group_size, room.limit, room.min_version, facts.counts.version
+            )
             is not None
         ):
             opened += 1

@@ -37,19 +37,27 @@ class Groups(Database):
     """Called by the controller."""
 
     def open_training_group(
-        self, size: int, limit: int | None = None, min_version: int = 0
+        self,
+        size: int,
+        limit: int | None = None,
+        min_version: int = 0,
+        at_version: int | None = None,
     ) -> Group | None:
         """Draw the next task and open `size` waiting rollouts of it.
 
         None, and nothing drawn, if `limit` training groups are already outstanding (open or
         closed, not yet consumed). Pools with weights older than `min_version` shall not answer
-        it. Raises `UserError` if there is no training task.
+        it. None too if `at_version` is no longer the newest one: a step that committed since
+        `limit` was computed has freed room that the caller did not count on. Raises `UserError`
+        if there is no training task.
         """
         with self.read() as conn:  # the usual case, no room, needs no writer's lock
             if limit is not None and _outstanding(conn) >= limit:
                 return None
         with self.write() as conn:
             if limit is not None and _outstanding(conn) >= limit:
+                return None
+            if at_version is not None and newest_version(conn) != at_version:
                 return None
             draw = next_draw(conn)
             return open_group(
