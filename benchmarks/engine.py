@@ -50,7 +50,7 @@ def peers(load: Load, threads: int, args: argparse.Namespace) -> dict[str, Any]:
     modules = ["hf", "vllm_cpu"] if args.vllm_python else ["hf"]
     found: dict[str, Any] = {}
     for module in modules:
-        for dtype in PEER_DTYPES:
+        for dtype in args.peer_dtypes:
             try:
                 events = side(module, load, dtype, threads, args)
                 found[f"{module}_{dtype}"] = {"tokens_per_s": speed(events), "events": events}
@@ -107,6 +107,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny random model, under a minute")
     parser.add_argument("--model", type=Path, help="checkpoint folder (default: the quickstart's)")
     parser.add_argument("--vllm-python", type=Path, help="interpreter that can import vllm")
+    parser.add_argument(
+        "--peer-dtypes", nargs="+", default=PEER_DTYPES, help="leave out one that is known slow"
+    )
     parser.add_argument("--json", type=Path, help="write the record here")
     parser.add_argument("--threads", type=int, default=cores())
     parser.add_argument("--dtype", default="auto", help="of our arithmetic")
