@@ -77,7 +77,7 @@ class Topology:
         if stage == "midtrain":
             arguments += ["--corpus", str(self.folder / self.recipe.corpus.path)]
         spec = self._process("trainer", section, arguments, threads=section.threads)
-        return spec.model_copy(update={"lasting": False})
+        return spec.model_copy(update={"lasting": False, "env": TRAINER_MEMORY | spec.env})
 
     def _controller(self) -> ProcessSpec:
         config = self.recipe.controller.model_copy(
@@ -158,19 +158,24 @@ class Topology:
         )
 
 
+TRAINER_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(64 * 2**30),
+    "MALLOC_TOP_PAD_": str(256 * 2**20),
+}
+"""glibc keeps the memory of freed tensors: giving it back and faulting it in again cost a training
+step a tenth of its time. A pool would only grow: what it frees has many sizes."""
+
+
 def _process_environment(threads: int) -> dict[str, str]:
     """Settings that libraries read once, at their start.
 
     Waiting OpenMP threads must sleep: spinning ones take the cores of the other processes. But
     not at once, since a training step has thousands of short parallel regions: 0.2 ms of spinning
     made it a fifth faster.
-    glibc must keep the memory of freed tensors: giving it back and faulting it in again cost a
-    training step a tenth of its time.
     """
     env = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "200000"}
     env |= {"TOKENIZERS_PARALLELISM": "false"}
-    env |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(64 * 2**30)}
-    env |= {"MALLOC_TOP_PAD_": str(256 * 2**20)}
     env |= {"TQDM_DISABLE": "1", **python_path()}  # a log is no place for progress bars
     if threads:
         env |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
