@@ -5,6 +5,7 @@ from __future__ import annotations
 import openai
 import pytest
 
+from tradewind.ledger.turns import USER_LEFT
 from tradewind.types import Priority
 
 
@@ -67,7 +68,7 @@ def test_user_who_leaves_frees_the_pool(world):
     stream.close()
     world.wait_until(lambda: world.paris.dropped)
     (chat,) = world.wait_until(world.ledger.user_chats)
-    assert chat.error == "cancelled"
+    assert chat.error == USER_LEFT
 
 
 def test_stream_stays_open_through_a_silent_proxy(bare_world):

@@ -12,7 +12,7 @@ from tradewind.gateway.call import Call
 from tradewind.gateway.refusal import Refusal, bad_request, broke_off
 from tradewind.gateway.router import Route
 from tradewind.gateway.turn import Parts, fit
-from tradewind.ledger.turns import UserChat
+from tradewind.ledger.turns import USER_LEFT, UserChat
 from tradewind.types import GenerateRequest, Priority, UserError
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class UserChats:
     def left(self, answer: Answer) -> None:
         """The user went away: the pool need not go on."""
         if not answer.ended and answer.task is not None:
-            answer.task.cancel()
+            answer.task.cancel(USER_LEFT)
 
     async def close(self) -> None:
         """Cancels everything in flight."""
@@ -53,8 +53,8 @@ class UserChats:
         except Refusal as refusal:
             error = refusal.code
             answer.fail(refusal)
-        except asyncio.CancelledError:
-            error = "cancelled"
+        except asyncio.CancelledError as cancelled:
+            error = USER_LEFT if USER_LEFT in cancelled.args else "cancelled"
             answer.fail(broke_off("the call was cancelled"))
             raise
         except Exception as caught:  # boundary: one call's failure ends that call only

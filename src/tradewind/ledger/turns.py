@@ -40,6 +40,9 @@ class Session:
     """Of this rollout, 63 bits, from the run's seed."""
 
 
+USER_LEFT = "the user left"
+
+
 class UserChat(Record):
     """One request of a product user; its content is not kept."""
 
@@ -54,6 +57,7 @@ class UserChat(Record):
     version: int | None
     pool: str | None
     error: str | None = None
+    """Why it did not end well; `USER_LEFT` if the user went away before the end."""
 
 
 class Turns(Database):

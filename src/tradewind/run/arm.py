@@ -74,6 +74,7 @@ class Arm:
                         self._evaluate(stage, ledger, watch)
                     else:
                         self._train(stage, topology, ledger, processes, watch)
+            processes.stop(["users"])  # first, so that nobody is cut off by the gateway's end
 
     def _supervisor(self) -> Supervisor:
         return Supervisor(

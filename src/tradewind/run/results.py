@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.turns import USER_LEFT
 from tradewind.run.readings import (
     delivered_share,
     mixed_share,
@@ -68,12 +69,14 @@ def heldout_figures(ledger: Ledger, names: tuple[str, ...]) -> Figures:
 
 
 def user_figures(ledger: Ledger) -> Figures:
-    """Latency of user chats in ms; a chat that failed counts as an error, not as a time."""
+    """Latency of user chats in ms; a chat that failed counts as an error, not as a time, and one
+    that its user left counts as neither.
+    """
     chats = ledger.user_chats()
     times = [chat.ttft_s * 1e3 for chat in chats if chat.ttft_s is not None and not chat.error]
     return {
         "users.chats": len(chats),
-        "users.errors": sum(chat.error is not None for chat in chats),
+        "users.errors": sum(chat.error not in (None, USER_LEFT) for chat in chats),
         "users.ttft_ms_p50": quantile(times, 0.50),
         "users.ttft_ms_p99": quantile(times, 0.99),
     }
