@@ -78,9 +78,12 @@ def test_what_cannot_be_served_is_refused_with_its_name(purpose, body, code):
 
 @pytest.mark.parametrize("row", CHAT.values(), ids=lambda row: row.name)
 def test_values_that_mean_nothing_are_always_allowed(row):
+    replaced = []
     for value in row.neutral:
         for purpose in (None, *Purpose):
-            apply({row.name: value}, purpose, GatewayConfig(), lambda name: None)
+            with_it = apply({row.name: value}, purpose, GatewayConfig(), replaced.append)
+            assert with_it == apply({}, purpose, GatewayConfig(), replaced.append)
+    assert replaced == []
 
 
 def test_users_are_told_when_a_penalty_would_be_ignored():

@@ -118,7 +118,10 @@ def test_a_leak_into_the_corpus_is_refused(document: str) -> None:
 
 def test_other_literals_are_no_leak() -> None:
     other = _task("train", "How many more?", "select count(*) from orders limit 20")
+    same = _task("train", "How many more?", HELD["reference"]["sql"])
     questions.check_splits([HELD, other], ["select count(*) from orders limit 25"])
+    with pytest.raises(questions.LeakError):  # the literal alone made the difference
+        questions.check_splits([HELD, same], [])
 
 
 def test_a_planted_leak_stops_the_build(

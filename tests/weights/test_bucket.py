@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +87,20 @@ def test_names_are_listed_in_order_and_from_a_name_on(any_bucket: Bucket) -> Non
 def test_a_writable_bucket_passes_its_check_every_time(any_bucket: Bucket) -> None:
     any_bucket.check_writable()
     any_bucket.check_writable()
+    assert any_bucket.exists("writable"), "it really wrote"
 
 
 def test_versions_travel_over_the_wire(
     any_bucket: Bucket, model: dict[str, Array], step: Callable[..., Any]
 ) -> None:
-    _publish_and_follow(any_bucket, model, step)
+    followed, trained = _publish_and_follow(any_bucket, model, step)
+    assert state_id(followed) == state_id(trained) != state_id(model)
 
 
-def _publish_and_follow(bucket: Bucket, model: dict[str, Array], step: Callable[..., Any]) -> None:
+def _publish_and_follow(
+    bucket: Bucket, model: dict[str, Array], step: Callable[..., Any]
+) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+    """Two versions through the bucket; what the follower holds, and what the trainer."""
     publisher = Publisher(bucket, "run")
     states, version = [model], publisher.publish(0, None, {}, model, "base")
     publisher.announce(version)
@@ -109,8 +114,8 @@ def _publish_and_follow(bucket: Bucket, model: dict[str, Array], step: Callable[
     follower = Follower(bucket, model, run_id="run")
     assert follower.newest() == 2
     follower.commit(follower.stage(2))
-    assert state_id(follower.mirror) == state_id(states[-1])
     assert [v.version for v in publisher.history()] == [0, 1, 2]
+    return follower.mirror, states[-1]
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "bucket", "", "file://host/x", "s3://", "/tmp/x"])
@@ -188,4 +193,5 @@ def moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_versions_travel_through_motos_s3(
     moto: str, model: dict[str, Array], step: Callable[..., Any]
 ) -> None:
-    _publish_and_follow(Bucket.open("s3://desk/prefix"), model, step)
+    followed, trained = _publish_and_follow(Bucket.open("s3://desk/prefix"), model, step)
+    assert state_id(followed) == state_id(trained) != state_id(model)

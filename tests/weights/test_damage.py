@@ -93,8 +93,12 @@ def test_a_flipped_bit_anywhere_in_a_frame_is_refused(chain: Any) -> None:
 
 
 def test_the_frame_of_another_version_is_refused(chain: Any) -> None:
-    shutil.copy(frame_paths(chain, 2)[0], frame_paths(chain, 3)[0])
-    refusal(chain)
+    theirs, ours = frame_paths(chain, 2)[0], frame_paths(chain, 3)[0]
+    size = ours.stat().st_size
+    shutil.copy(theirs, ours)
+    assert "cut off" in refusal(chain), "it is shorter"
+    ours.write_bytes(theirs.read_bytes().ljust(size, b"\0")[:size])
+    assert "digest" in refusal(chain), "of the same size"
 
 
 @pytest.mark.parametrize(
@@ -191,10 +195,14 @@ def test_a_tensor_that_decodes_to_another_digest_is_refused(chain: Any) -> None:
 def test_a_version_that_leaves_out_a_changed_tensor_is_refused(chain: Any) -> None:
     def leave_out(manifest: dict[str, Any]) -> None:
         gone = manifest["tensors"].pop()
-        manifest["frames"][-1]["size"] -= sum(piece["size"] for piece in gone["pieces"])
+        frame = manifest["frames"][-1]
+        frame["size"] -= sum(piece["size"] for piece in gone["pieces"])
+        kept = (chain.folder / frame_paths(chain, 3)[-1]).read_bytes()[: frame["size"]]
+        frame["digest"] = digest_bytes(kept)
+        (chain.folder / "frames" / frame["digest"]).write_bytes(kept)
 
     forge(chain, 3, leave_out)
-    refusal(chain)
+    assert "decodes to another state" in refusal(chain)
 
 
 def first_pieces(manifest: dict[str, Any]) -> list[dict[str, int]]:

@@ -279,6 +279,7 @@ def test_a_lost_lease_ends_the_agent_and_reports_nothing(tmp_path):
             s.ledger.reject_group("g000000", "given up by the test")
             await s.until(lambda: len(ended) == 2)
             await s.until(lambda: s.ledger.counts().turns.get("done") == 4)
+            assert s.finished() == 0, "an agent that was ended reports nothing"
 
     play(scenario)
 
