@@ -37,13 +37,14 @@ def recipe(tmp_path: Path) -> Recipe:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "the tasks cannot be read .No such file"),
+        (None, "the taskset cannot be read .No such file"),
         ("{}", "line 1: task_id: Field required"),
-        (GOOD + "not json", "line 3: the line: Invalid JSON"),
-        (GOOD + row("a", "train"), "task_id 'a' stands twice"),
-        ("", "no tasks with split 'train'"),
+        (GOOD + "not json", "line 3: Invalid JSON"),
+        (GOOD + row("a", "train"), "line 3: task_id 'a' is already on line 1"),
+        ("", "the taskset has no tasks"),
+        (row("b", "heldout"), "no tasks with split 'train'"),
         (row("a", "train"), "no tasks with split 'heldout'"),
-        ("{}\n" * 9, "9 tasks cannot be read.* and 4 more"),
+        ("{}\n" * 9, "9 bad rows .line 1.*; line 3: .*; \\.\\.\\."),
     ],
 )
 def test_bad_tasks_get_a_sentence(tmp_path: Path, text: str | None, said: str) -> None:

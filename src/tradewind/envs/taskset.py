@@ -56,7 +56,7 @@ def _read(path: Path) -> str:
         raise UserError(
             f"the taskset cannot be read ({error.strerror})",
             value=str(path),
-            fix="check [tasks] path",
+            fix="check [tasks] path, or make the file with [env] prepare",
         ) from error
     except UnicodeDecodeError as error:
         raise UserError(

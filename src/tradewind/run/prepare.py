@@ -9,8 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
+from tradewind.envs.taskset import load_tasks
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.process import last_sentence
 from tradewind.run.recipe import Recipe
@@ -19,9 +18,6 @@ from tradewind.types import Split, Task, UserError
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.publish import Publisher
-
-MAX_SENTENCES = 5
-"""How many faults of one file are told at once."""
 
 
 def make_data(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
@@ -74,34 +70,8 @@ def python_path(extra: Sequence[Path] = ()) -> dict[str, str]:
 
 
 def read_tasks(file: Path) -> list[Task]:
-    """The taskset; raises UserError for a missing or empty file and for every bad line."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UserError(
-            f"the tasks cannot be read ({error.strerror})",
-            value=str(file),
-            fix="set [tasks] path, or make the file with [env] prepare",
-        ) from error
-    tasks: list[Task] = []
-    faults: list[str] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            tasks.append(Task.model_validate_json(line))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the line"
-            faults.append(f"line {number}: {where}: {first['msg']}")
-    faults += _repeated(tasks)
-    if faults:
-        more = f" and {len(faults) - MAX_SENTENCES} more" if len(faults) > MAX_SENTENCES else ""
-        raise UserError(
-            f"{len(faults)} tasks cannot be read: {'; '.join(faults[:MAX_SENTENCES])}{more}",
-            value=str(file),
-            fix="each line is a JSON object with task_id, kind, split, input and reference",
-        )
+    """A taskset with both splits; raises UserError as `load_tasks` does, or if one is empty."""
+    tasks = load_tasks(file)
     for split in Split:
         if not any(task.split is split for task in tasks):
             raise UserError(
@@ -152,13 +122,3 @@ def write_config(workspace: Workspace, name: str, section: Mapping[str, object])
     file = folder / f"{name}.json"
     file.write_text(json.dumps(section, indent=2), encoding="utf-8")
     return file
-
-
-def _repeated(tasks: list[Task]) -> list[str]:
-    seen: set[str] = set()
-    faults = []
-    for task in tasks:
-        if task.task_id in seen:
-            faults.append(f"task_id {task.task_id!r} stands twice")
-        seen.add(task.task_id)
-    return faults
