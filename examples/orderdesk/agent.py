@@ -21,7 +21,7 @@ from orderdesk.product import Answer, query
 
 SYSTEM = "Answer with one ```sql query."
 MAX_TURNS = 2
-MAX_NEW_TOKENS = 72
+MAX_NEW_TOKENS = 56
 
 _FENCE = re.compile(r"```sql\s(.*?)```", re.DOTALL)
 

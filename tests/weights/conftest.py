@@ -44,7 +44,7 @@ class Chain:
     def __init__(self, folder: Path, length: int, run_id: str = RUN, seed: int = 0) -> None:
         self.folder = folder
         self.bucket = Bucket.open(f"file://{folder}")
-        self.publisher = Publisher(self.bucket, run_id)
+        self.publisher = Publisher(self.bucket, run_id, piece_bytes=2**20)
         self.states = [small_model(seed)]
         self.versions: list[WeightVersion] = []
         self.seed = seed

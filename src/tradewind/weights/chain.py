@@ -11,6 +11,7 @@ from tradewind.weights.manifest import (
     Manifest,
     ManifestRef,
     pointer_key,
+    unpack,
 )
 
 MAX_POINTER = 4096
@@ -46,7 +47,7 @@ def read_base(bucket: Bucket, *, run_id: str | None) -> Manifest:
 
 def read_manifest(bucket: Bucket, ref: ManifestRef, *, run_id: str | None) -> Manifest:
     """The manifest that `ref` names: its digest, form, name and run (None: any) are checked."""
-    data = _get(bucket, ref.key, MAX_MANIFEST)
+    data = unpack(_get(bucket, ref.key, MAX_MANIFEST))
     if digest_bytes(data) != ref.digest:
         raise _damaged("a manifest does not have the digest by which it is named", ref.key)
     manifest = Manifest.parse(data)

@@ -2,23 +2,24 @@
 
 A tensor is cut into pieces of `PIECE_BYTES` raw bytes. A piece is coded by the smallest of
 
-    RAW     the new bytes
-    DENSE   zstd(planes(new))
-    XOR     zstd(planes(old XOR new))
+    RAW      the new bytes
+    DENSE    zstd(planes(new))
+    XOR      zstd(planes(old XOR new))
+    HAZARD   which items changed and by how many ulps, given the old exponents (see `hazard`)
 
-where `planes` puts all first bytes of the items before all second bytes and so on: in a small
-update of bf16 the upper byte hardly ever differs, so its plane is a run of zeros. Every path works
-on bytes, so every dtype and every NaN payload comes back bit for bit.
+where `planes` puts all first bytes of the items before all second bytes and so on. HAZARD is what
+updates of a policy are coded by; the others are for what is no update (a tensor that was replaced,
+an update with a pattern in it) and for items of 8 bytes. Every path works on bits, so every dtype
+and every NaN payload comes back bit for bit.
 
-    piece = magic "TWDP" | codec u8 | method u8 | item size u8 | 0 | raw size u64 | payload
+    piece = codec u8 | method u8 | payload
 
-The receiver knows the raw size and item size from its own tensor. What a piece says about itself is
-compared with that before anything is allocated.
+The receiver knows size and dtype from its own tensor; nothing that a piece says about itself is
+used to allocate.
 """
 
 from __future__ import annotations
 
-import struct
 from enum import IntEnum
 from typing import NoReturn
 
@@ -26,18 +27,21 @@ import numpy as np
 import zstandard
 
 from tradewind.types.errors import RefusedWeights
-from tradewind.weights.tensors import Bytes
+from tradewind.weights import hazard
+from tradewind.weights.tensors import STORAGE, Array, Bytes, raw
 
-MAGIC = b"TWDP"
-CODEC = 1
-HEADER = struct.Struct("<4sBBBxQ")
-PIECE_BYTES = 2**20
-"""Small enough for its temporaries to stay in the cache, large enough for zstd to work well."""
+CODEC = 2
+HEADER_BYTES = 2
+PIECE_BYTES = 2**24
+"""Raw: large enough that what a piece learns of its tensor costs nothing, small enough that a
+large embedding is coded by several threads."""
 LEVEL = 1
 """zstd level; 3 was no smaller on real updates."""
+SAMPLE_BYTES = 2**16
+"""XOR is tried on so many bytes from the middle first, and dropped if they promise no gain."""
 DENSE_ABOVE = 1 / 4
-"""DENSE is tried when XOR leaves more than this share of the raw size: it never beats a sparse
-update, and coding full mantissas is slow."""
+"""DENSE is tried when the smallest so far leaves more than this share of the raw size: it never
+beats a sparse update, and coding full mantissas is slow."""
 
 
 class Method(IntEnum):
@@ -46,50 +50,87 @@ class Method(IntEnum):
     RAW = 0
     DENSE = 1
     XOR = 2
+    HAZARD = 3
 
 
-def encode_piece(old: Bytes, new: Bytes, itemsize: int) -> bytes:
-    """Codes `new` given `old`; both flat, of equal size, a multiple of `itemsize` bytes."""
-    assert old.size == new.size and new.size % itemsize == 0, "pieces are whole items"
-    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
-    method, payload = Method.XOR, compressor.compress(_planes(old ^ new, itemsize).data)
-    if len(payload) > DENSE_ABOVE * new.size:
-        dense = compressor.compress(_planes(new, itemsize).data)
-        if len(dense) < len(payload):
-            method, payload = Method.DENSE, dense
-        if new.size <= len(payload):
-            method, payload = Method.RAW, new.tobytes()
-    return HEADER.pack(MAGIC, CODEC, method, itemsize, new.size) + payload
+def encode_piece(old: Array, new: Array, tag: str) -> bytes:
+    """Codes `new` given `old`, both flat, of one size and of the storage type of dtype `tag`."""
+    assert old.size == new.size and old.dtype == new.dtype == STORAGE[tag], "one shape, one dtype"
+    method, payload = Method.RAW, new.tobytes()
+    layout = hazard.LAYOUTS.get(tag)
+    if layout is not None:
+        coded = hazard.encode(_bits(old), _bits(new), layout)
+        if coded is not None:
+            method, payload = Method.HAZARD, coded
+    difference = raw(old) ^ raw(new)
+    if _promises(difference, new.itemsize, len(payload)):
+        coded = _compress(_planes(difference, new.itemsize))
+        if len(coded) < len(payload):
+            method, payload = Method.XOR, coded
+    if len(payload) > DENSE_ABOVE * new.nbytes:
+        coded = _compress(_planes(raw(new), new.itemsize))
+        if len(coded) < len(payload):
+            method, payload = Method.DENSE, coded
+    return bytes((CODEC, method)) + payload
 
 
-def decode_piece(piece: memoryview, old: Bytes, out: Bytes, itemsize: int) -> None:
-    """Restores the new bytes into `out`, which has the size of `old` and may be `old` itself.
+def decode_piece(piece: memoryview, old: Array, out: Array, tag: str) -> None:
+    """Restores the new items into `out`, which has the size of `old` and may be `old` itself.
 
     Raises RefusedWeights for anything but a well-formed piece of exactly that size; `out` is then
     undefined.
     """
-    if len(piece) < HEADER.size:
+    if len(piece) < HEADER_BYTES:
         _refuse("a piece is shorter than its header", len(piece))
-    magic, codec, method, size, raw_size = HEADER.unpack_from(piece)
-    if magic != MAGIC:
-        _refuse("a piece does not start with the magic", magic)
+    codec, method, payload = piece[0], piece[1], piece[HEADER_BYTES:]
     if codec != CODEC:
         raise RefusedWeights(
-            "a piece was coded by an unknown codec", value=codec, fix="update this pool"
+            f"a piece was coded by another codec than {CODEC}", value=codec, fix="update this pool"
         )
-    if (size, raw_size) != (itemsize, out.size):
-        _refuse(f"a piece says {raw_size} bytes of {size}, not {out.size} of {itemsize}", None)
-    payload = piece[HEADER.size :]
-    if method == Method.RAW:
-        if len(payload) != out.size:
-            _refuse(f"a raw piece holds {len(payload)} bytes, not {out.size}", None)
-        out[:] = np.frombuffer(payload, np.uint8)
+    if method == Method.HAZARD:
+        index, bits = _changes(payload, old, tag)
+        if not np.may_share_memory(out, old):
+            out[:] = old
+        _bits(out)[index] = bits
+    elif method == Method.RAW:
+        if len(payload) != out.nbytes:
+            _refuse(f"a raw piece holds {len(payload)} bytes, not {out.nbytes}", None)
+        raw(out)[:] = np.frombuffer(payload, np.uint8)
     elif method == Method.DENSE:
-        out[:] = _unplanes(_decompress(payload, out.size), itemsize)
+        raw(out)[:] = _unplanes(_decompress(payload, out.nbytes), out.itemsize)
     elif method == Method.XOR:
-        np.bitwise_xor(old, _unplanes(_decompress(payload, out.size), itemsize), out=out)
+        difference = _unplanes(_decompress(payload, out.nbytes), out.itemsize)
+        np.bitwise_xor(raw(old), difference, out=raw(out))
     else:
         _refuse("a piece has an unknown method", method)
+
+
+def _changes(payload: memoryview, old: Array, tag: str) -> tuple[Array, Array]:
+    layout = hazard.LAYOUTS.get(tag)
+    if layout is None:
+        _refuse("a piece has a method that its dtype has not", tag)
+    try:
+        return hazard.decode(payload, _bits(old), layout)
+    except hazard.DamagedError as error:
+        _refuse("a list of changes is damaged", str(error))
+
+
+def _bits(items: Array) -> Array:
+    """The items as unsigned integers, a view."""
+    return items.view(f"u{items.itemsize}")
+
+
+def _promises(difference: Bytes, itemsize: int, size: int) -> bool:
+    """Whether a sample from the middle says that XOR may need fewer than `size` bytes."""
+    if difference.size <= SAMPLE_BYTES:
+        return True
+    start = (difference.size - SAMPLE_BYTES) // 2 // 8 * 8
+    sample = difference[start : start + SAMPLE_BYTES]
+    return len(_compress(_planes(sample, itemsize))) * difference.size < size * SAMPLE_BYTES
+
+
+def _compress(data: Bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=False).compress(data.data)
 
 
 def _decompress(payload: memoryview, size: int) -> Bytes:

@@ -25,7 +25,7 @@ from tradewind.weights.codec import decode_piece
 from tradewind.weights.digest import Leaf, tensor_digest
 from tradewind.weights.manifest import Manifest, TensorEntry
 from tradewind.weights.state import State
-from tradewind.weights.tensors import Array, TensorSet, raw
+from tradewind.weights.tensors import Array, TensorSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +191,12 @@ class Follower:
             old = shadow.get(entry.name)
             source = self.mirror[entry.name] if old is None else old
             out = np.empty_like(source) if old is None else old
-            before, after = raw(source), raw(out)
+            before, after = source.reshape(-1), out.reshape(-1)
+            items = manifest.piece_bytes // out.itemsize
             for i, piece in enumerate(entry.pieces):
-                cut = slice(i * manifest.piece_bytes, (i + 1) * manifest.piece_bytes)
+                cut = slice(i * items, (i + 1) * items)
                 coded = frames[piece.frame][piece.offset : piece.offset + piece.size]
-                decode_piece(coded, before[cut], after[cut], out.itemsize)
+                decode_piece(coded, before[cut], after[cut], entry.dtype)
             if tensor_digest(out) != entry.digest:
                 raise _refused(f"version {manifest.version} decodes wrongly", entry.name)
             return out

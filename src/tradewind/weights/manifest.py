@@ -3,9 +3,9 @@
     version 0 (base) <- version 1 <- version 2 ...     `previous` names key and digest
 
 That makes the manifests a hash chain. The JSON is canonical (sorted keys, no spaces): one manifest
-has one digest. Frames are bucket
-objects named by their BLAKE3; each is the concatenation of pieces (`codec`), in the order in which
-the manifest lists them, without gaps. So a missing, repeated or reordered piece cannot be written.
+has one digest, that of its JSON. In the bucket it lies compressed. Frames are bucket objects named
+by their BLAKE3; each is the concatenation of pieces (`codec`), in the order in which the manifest
+lists them, without gaps. So a missing, repeated or reordered piece cannot be written.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ import json
 import math
 from typing import Annotated
 
+import zstandard
 from pydantic import Field, StringConstraints, ValidationError
 
 from tradewind.types.errors import RefusedWeights
 from tradewind.types.record import Record
 from tradewind.types.weights import WeightVersion
-from tradewind.weights.codec import HEADER
+from tradewind.weights.codec import HEADER_BYTES
 from tradewind.weights.digest import Leaf, digest_bytes
 from tradewind.weights.tensors import STORAGE
 
-FORMAT = "tradewind-weights/1"
+FORMAT = "tradewind-weights/2"
 MAX_MANIFEST = 64 * 2**20
 """Bytes."""
+LEVEL = 9
+"""zstd level of manifests, which are a quarter of their size then."""
 MAX_FRAME = 32 * 2**20
 """Bytes of one bucket object; bounds what a receiver holds for an unverified frame."""
 MAX_PIECE = 64 * 2**20
@@ -135,6 +138,10 @@ class Manifest(Record):
         """Canonical JSON."""
         return canonical(self)
 
+    def packed(self) -> bytes:
+        """As it lies in the bucket."""
+        return zstandard.ZstdCompressor(level=LEVEL, write_checksum=False).compress(self.to_bytes())
+
     def ref(self) -> ManifestRef:
         """The reference by which a successor or a pointer names this manifest."""
         return ManifestRef(key=self.key, digest=digest_bytes(self.to_bytes()))
@@ -147,7 +154,7 @@ class Manifest(Record):
             parent_state_id=self.parent_state_id,
             manifest=self.key,
             stage=self.stage,
-            bytes_shipped=sum(frame.size for frame in self.frames) + len(self.to_bytes()),
+            bytes_shipped=sum(frame.size for frame in self.frames) + len(self.packed()),
             bytes_full=self.bytes_full,
         )
 
@@ -177,13 +184,24 @@ class Manifest(Record):
 
 
 def manifest_key(version: int, state_id: str) -> str:
-    """`manifests/<version>-<first 16 hex digits of the state id>.json`."""
-    return f"manifests/{version:08d}-{state_id.removeprefix('b3:')[:16]}.json"
+    """`manifests/<version>-<first 16 hex digits of the state id>.json.zst`."""
+    return f"manifests/{version:08d}-{state_id.removeprefix('b3:')[:16]}.json.zst"
 
 
 def pointer_key(version: int) -> str:
     """`latest/<version>`, 8 digits, so that names sort as numbers."""
     return f"latest/{version:08d}"
+
+
+def unpack(data: bytes) -> bytes:
+    """The JSON of a manifest as it lies in the bucket. Raises RefusedWeights."""
+    try:
+        size = zstandard.frame_content_size(data)
+        if not 0 <= size <= MAX_MANIFEST:
+            raise _refused("a manifest declares a size that it cannot have", size)
+        return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise _refused("a manifest is damaged", str(error)) from error
 
 
 def canonical(record: Record) -> bytes:
@@ -221,7 +239,7 @@ def _check_layout(manifest: Manifest) -> None:
             )
         for i, piece in enumerate(entry.pieces):
             raw_size = min(manifest.piece_bytes, entry.nbytes - i * manifest.piece_bytes)
-            if piece.size > raw_size + HEADER.size:
+            if piece.size > raw_size + HEADER_BYTES:
                 raise _refused(f"a piece of {entry.name} is larger than its raw bytes", piece.size)
             if frame < len(manifest.frames) and offset == manifest.frames[frame].size:
                 frame, offset = frame + 1, 0

@@ -30,9 +30,10 @@ from tradewind.weights.manifest import (
     TensorEntry,
     manifest_key,
     pointer_key,
+    unpack,
 )
 from tradewind.weights.state import State
-from tradewind.weights.tensors import Array, Bytes, TensorSet, raw
+from tradewind.weights.tensors import Array, TensorSet
 
 FRAME_BYTES = 8 * 2**20
 """A frame is closed when it has grown to this size."""
@@ -41,10 +42,13 @@ FRAME_BYTES = 8 * 2**20
 class Publisher:
     """Writes the versions of one run. `threads` code and hash at the same time."""
 
-    def __init__(self, bucket: Bucket, run_id: str, *, threads: int = 2) -> None:
+    def __init__(
+        self, bucket: Bucket, run_id: str, *, threads: int = 2, piece_bytes: int = PIECE_BYTES
+    ) -> None:
         self._bucket = bucket
         self._run_id = run_id
         self._threads = threads
+        self._piece_bytes = piece_bytes
 
     def publish(
         self,
@@ -125,7 +129,7 @@ class Publisher:
             previous=None,
             tensors=tuple(_entry(state, name, ()) for name in sorted(state.tensors)),
             frames=(),
-            piece_bytes=PIECE_BYTES,
+            piece_bytes=self._piece_bytes,
             bytes_full=state.tensors.nbytes,
             created_at=time.time(),
         )
@@ -148,7 +152,7 @@ class Publisher:
             previous=previous,
             tensors=tuple(_entry(after, name, tuple(pieces[name])) for name in changed),
             frames=tuple(frames),
-            piece_bytes=PIECE_BYTES,
+            piece_bytes=self._piece_bytes,
             bytes_full=after.tensors.nbytes,
             created_at=time.time(),
         )
@@ -161,12 +165,12 @@ class Publisher:
         open_frame = bytearray()
         pieces: dict[str, list[Piece]] = {name: [] for name in changed}
 
-        def encode(job: tuple[str, Bytes, Bytes, int]) -> tuple[str, bytes]:
-            name, old, new, itemsize = job
-            return name, encode_piece(old, new, itemsize)
+        def encode(job: tuple[str, Array, Array, str]) -> tuple[str, bytes]:
+            name, old, new, tag = job
+            return name, encode_piece(old, new, tag)
 
         with ThreadPoolExecutor(self._threads) as pool:
-            for name, coded in pool.map(encode, _jobs(before, after, changed)):
+            for name, coded in pool.map(encode, _jobs(before, after, changed, self._piece_bytes)):
                 place = Piece(frame=len(frames), offset=len(open_frame), size=len(coded))
                 pieces[name].append(place)
                 open_frame += coded
@@ -188,10 +192,10 @@ class Publisher:
 
     def _put_manifest(self, manifest: Manifest) -> WeightVersion:
         try:
-            self._bucket.put_new(manifest.key, manifest.to_bytes())
+            self._bucket.put_new(manifest.key, manifest.packed())
         except Conflict:
             # an earlier attempt uploaded it with another time, or another trainer did
-            held = Manifest.parse(self._bucket.get(manifest.key, limit=MAX_MANIFEST))
+            held = Manifest.parse(unpack(self._bucket.get(manifest.key, limit=MAX_MANIFEST)))
             if not _same_version(held, manifest):
                 raise Conflict(
                     f"{manifest.key} in {self._bucket.url} was written by run {held.run_id!r} "
@@ -214,7 +218,7 @@ class Publisher:
         expected = manifest_key(version.version, version.state_id)
         if version.manifest != expected:
             raise Conflict(f"version {version.version} is {expected}, not {version.manifest}")
-        return ManifestRef(key=version.manifest, digest=digest_bytes(data))
+        return ManifestRef(key=version.manifest, digest=digest_bytes(unpack(data)))
 
     def _pointer(self, version: int) -> ManifestRef | None:
         try:
@@ -257,11 +261,11 @@ def _entry(state: State, name: str, pieces: tuple[Piece, ...]) -> TensorEntry:
 
 
 def _jobs(
-    before: State, after: State, changed: list[str]
-) -> Iterator[tuple[str, Bytes, Bytes, int]]:
+    before: State, after: State, changed: list[str], piece_bytes: int
+) -> Iterator[tuple[str, Array, Array, str]]:
     for name in changed:
-        old, new = raw(before.tensors[name]), raw(after.tensors[name])
-        itemsize = after.tensors[name].itemsize
-        for begin in range(0, new.size, PIECE_BYTES):
-            cut = slice(begin, begin + PIECE_BYTES)
-            yield name, old[cut], new[cut], itemsize
+        old, new = before.tensors[name].reshape(-1), after.tensors[name].reshape(-1)
+        items = piece_bytes // new.itemsize
+        for begin in range(0, new.size, items):
+            cut = slice(begin, begin + items)
+            yield name, old[cut], new[cut], after.tensors.tag(name)

@@ -1,0 +1,269 @@
+"""The walk of `hazard`, compiled: over the weights, from change to change.
+
+    writer   still ──► change or flag ──► gap, flag, step ──► still ...
+    reader   gap ──► walk there ──► flag or change ──► step ──► gap ...
+
+"Still" weights are walked `STRIDE` at a time: their hazards are added up and compared once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, uint64
+
+from tradewind.weights.entropy import (
+    WIDEST,
+    finish,
+    first_code,
+    get_bit,
+    narrow,
+    pass_,
+    put_bit,
+)
+from tradewind.weights.ulps import CONTEXTS as STEP_CONTEXTS
+from tradewind.weights.ulps import bits_at, get_step, place_of, put_step, wrapped
+
+WINDOW_BITS = 20
+WINDOW = 1 << WINDOW_BITS
+"""Units of hazard in a halving."""
+MOST = 7
+"""Windows survived that one symbol can name, with the place in the one after them."""
+GAP_BITS = WINDOW_BITS + 1 + MOST
+FLAG = 1 << 56
+"""The "hazard" of a flagged weight: it always stops the walk."""
+NEVER = 1 << 55
+"""Where the walk goes when no change is left: more hazard than any tensor has, less than a flag."""
+STRIDE = 16
+"""Weights that are walked at a time where nothing happens."""
+LONGEST = 64
+"""Words that one change can need at most, in either stream, besides one for 32 windows."""
+CONTEXTS = STEP_CONTEXTS + 256
+"""Contexts of a model: those of steps, then a flag for each exponent."""
+
+
+@njit(cache=True, nogil=True)
+def survey(old: Any, new: Any, shift: Any, mask: Any, count: Any, hit: Any) -> None:
+    """Per exponent: weights, and those of them that change.
+
+    Two tables take turns, so that an addition seldom waits for the one before it.
+    """
+    turns = np.zeros((2, 256), np.int64)
+    size = old.size
+    whole = size - size % STRIDE
+    for start in range(0, whole, STRIDE):
+        difference = uint64(0)
+        for i in range(start, start + STRIDE):
+            difference |= uint64(old[i] ^ new[i])
+        for i in range(start, start + STRIDE, 2):
+            turns[0, (uint64(old[i]) >> shift) & mask] += 1
+            turns[1, (uint64(old[i + 1]) >> shift) & mask] += 1
+        if difference != uint64(0):
+            for i in range(start, start + STRIDE):
+                if old[i] != new[i]:
+                    hit[(uint64(old[i]) >> shift) & mask] += 1
+    for i in range(whole, size):
+        e = (uint64(old[i]) >> shift) & mask
+        turns[0, e] += 1
+        if old[i] != new[i]:
+            hit[e] += 1
+    for e in range(256):
+        count[e] = turns[0, e] + turns[1, e]
+
+
+@njit(cache=True, nogil=True)
+def _put_gap(low: Any, width: Any, at: Any, words: Any, so_far: Any, hazard: Any) -> Any:
+    """The change that lies at [so_far, so_far + hazard)."""
+    window = uint64(WINDOW)
+    survived = so_far >> uint64(WINDOW_BITS)
+    start = so_far & (window - uint64(1))
+    stop = start + hazard
+    if stop > window:  # on a border: the larger part names it
+        if stop - window > window - start:
+            survived, start, stop = survived + uint64(1), uint64(0), stop - window
+        else:
+            stop = window
+    whole = uint64(1 << GAP_BITS)
+    while survived > uint64(MOST):
+        unit = width >> uint64(GAP_BITS)
+        low, width, at = narrow(low, width, at, words, whole - window, window, unit)
+        survived -= uint64(MOST + 1)
+    scale = uint64(MOST) - survived
+    base = whole - (uint64(2 * WINDOW) << scale)
+    unit = width >> uint64(GAP_BITS)
+    return narrow(low, width, at, words, base + (start << scale), (stop - start) << scale, unit)
+
+
+@njit(cache=True, nogil=True)
+def _still(old: Any, new: Any, layout: Any, hazards: Any, i: Any, so_far: Any) -> Any:
+    """From weight i on: the next weight that changes or has a flag (or the size, if there is none),
+    and the hazard up to it.
+    """
+    shift, mask = layout[0], layout[1]
+    flag = uint64(FLAG)
+    while i + STRIDE <= old.size:
+        stride, difference = uint64(0), uint64(0)
+        for j in range(i, i + STRIDE):
+            stride += hazards[(uint64(old[j]) >> shift) & mask]
+            difference |= uint64(old[j] ^ new[j])
+        if difference != uint64(0) or stride >= flag:
+            break
+        so_far += stride
+        i += STRIDE
+    while i < old.size:
+        hazard = hazards[(uint64(old[i]) >> shift) & mask]
+        if hazard == flag or old[i] != new[i]:
+            break
+        so_far += hazard
+        i += 1
+    return i, so_far
+
+
+@njit(cache=True, nogil=True)
+def encode(
+    old: Any, new: Any, layout: Any, hazards: Any, model: Any, gaps: Any, steps: Any
+) -> tuple[int, int]:
+    """Fills both streams; returns their words, or (-1, -1) if they grow larger than the tensor."""
+    shift, mask, half, bits = layout
+    gap_low, gap_width, gap_at = uint64(0), uint64(WIDEST), uint64(0)
+    step_low, step_width, step_at = uint64(0), uint64(WIDEST), uint64(0)
+    flag = uint64(FLAG)
+    so_far = uint64(0)
+    i = 0
+    while True:
+        i, so_far = _still(old, new, layout, hazards, i, so_far)
+        if i >= old.size:
+            break
+        e = (uint64(old[i]) >> shift) & mask
+        hazard, changed = hazards[e], old[i] != new[i]
+        survived = so_far >> uint64(WINDOW_BITS)
+        if gap_at + (survived >> uint64(5)) + uint64(LONGEST) > uint64(gaps.size):
+            return -1, -1
+        if step_at + uint64(LONGEST) > uint64(steps.size):
+            return -1, -1
+        if hazard != flag:
+            gap_low, gap_width, gap_at = _put_gap(gap_low, gap_width, gap_at, gaps, so_far, hazard)
+            so_far = uint64(0)
+        else:
+            step_low, step_width, step_at = put_bit(
+                step_low, step_width, step_at, steps, model, STEP_CONTEXTS + np.int64(e), changed
+            )
+        if changed:
+            step = wrapped(place_of(new[i], half) - place_of(old[i], half), bits)
+            step_low, step_width, step_at = put_step(
+                step_low, step_width, step_at, steps, model, e, step
+            )
+        i += 1
+    return finish(gap_low, gap_at, gaps), finish(step_low, step_at, steps)
+
+
+@njit(cache=True, nogil=True)
+def _get_gap(code: Any, width: Any, at: Any, words: Any, most: Any) -> Any:
+    """Where the next change lies, as (windows survived, place in the next one, windows of them
+    that the symbol at hand names), and the reader just before that symbol. More windows than
+    `most` if the stream is damaged.
+    """
+    whole = uint64(1 << GAP_BITS)
+    survived = uint64(0)
+    while True:
+        unit = width >> uint64(GAP_BITS)
+        left = whole - min(code // unit, whole - uint64(1))
+        named = uint64(0)
+        while named <= uint64(MOST) and left <= (whole >> (named + uint64(1))):
+            named += uint64(1)
+        if named <= uint64(MOST):
+            place = ((whole >> named) - left) >> (uint64(MOST) - named)
+            return survived + named, place, named, code, width, at
+        code, width, at = pass_(
+            code, width, at, words, whole - uint64(WINDOW), uint64(WINDOW), unit
+        )
+        survived += uint64(MOST + 1)
+        if survived > most:
+            return survived, uint64(0), uint64(0), code, width, at
+
+
+@njit(cache=True, nogil=True)
+def _ahead(old: Any, layout: Any, hazards: Any, i: Any, so_far: Any, goal: Any) -> Any:
+    """From weight i on: the weight in whose hazard `goal` lies, or the next one with a flag (or the
+    size, if there is none), and the hazard up to it.
+    """
+    shift, mask = layout[0], layout[1]
+    while i + STRIDE <= old.size:
+        stride = so_far
+        for j in range(i, i + STRIDE):
+            stride += hazards[(uint64(old[j]) >> shift) & mask]
+        if stride > goal:
+            break
+        so_far = stride
+        i += STRIDE
+    while i < old.size:
+        reached = so_far + hazards[(uint64(old[i]) >> shift) & mask]
+        if reached > goal:
+            break
+        so_far = reached
+        i += 1
+    return i, so_far
+
+
+@njit(cache=True, nogil=True)
+def decode(
+    old: Any, layout: Any, hazards: Any, model: Any, streams: Any, struck: Any, found: Any
+) -> int:
+    """Fills index and bits of `found`; returns how many there are, or -1 for a damaged stream."""
+    shift, mask, half, size = layout
+    gaps, steps = streams
+    index, bits = found
+    gap_code, gap_width, gap_at = first_code(gaps), uint64(WIDEST), uint64(2)
+    step_code, step_width, step_at = first_code(steps), uint64(WIDEST), uint64(2)
+    flag, window, whole = uint64(FLAG), uint64(WINDOW), uint64(1 << GAP_BITS)
+    most = uint64(old.size // 2 + 2)  # no hazard exceeds half of a window
+    count, left, i = 0, struck, 0
+    so_far, base, goal, named = uint64(0), uint64(0), uint64(NEVER), uint64(0)
+    due = left > 0
+    while True:
+        if due:
+            survived, place, named, gap_code, gap_width, gap_at = _get_gap(
+                gap_code, gap_width, gap_at, gaps, most
+            )
+            if survived > most:
+                return -1
+            due, so_far, base = False, uint64(0), survived << uint64(WINDOW_BITS)
+            goal = base + place
+        i, so_far = _ahead(old, layout, hazards, i, so_far, goal)
+        if i >= old.size:
+            break
+        e = (uint64(old[i]) >> shift) & mask
+        hazard = hazards[e]
+        if hazard == flag:
+            hit, step_code, step_width, step_at = get_bit(
+                step_code, step_width, step_at, steps, model, STEP_CONTEXTS + np.int64(e)
+            )
+            if not hit:
+                i += 1
+                continue
+        else:
+            start = so_far - base if so_far > base else uint64(0)
+            stop = min(so_far + hazard - base, window)
+            scale = uint64(MOST) - named
+            gap_code, gap_width, gap_at = pass_(
+                gap_code,
+                gap_width,
+                gap_at,
+                gaps,
+                whole - (uint64(2 * WINDOW) << scale) + (start << scale),
+                (stop - start) << scale,
+                gap_width >> uint64(GAP_BITS),
+            )
+            left -= 1
+            due, goal = left > 0, uint64(NEVER)
+        step, step_code, step_width, step_at = get_step(
+            step_code, step_width, step_at, steps, model, e, size
+        )
+        if step == 0 or count >= index.size:
+            return -1
+        index[count] = i
+        bits[count] = bits_at(wrapped(place_of(old[i], half) + step, size), half)
+        count += 1
+        i += 1
+    return count if left == 0 else -1
