@@ -62,7 +62,7 @@ class Size:
 
 
 FULL = Size(16, 4, 2, "query_words", 0.5, 1e-5, 3600.0)
-QUICK = Size(12, 0, 2, "lower_case", 0.25, 3e-3, 600.0, dtypes=("fp32",), quick=True)
+QUICK = Size(8, 0, 2, "lower_case", 0.2, 3e-3, 600.0, dtypes=("fp32",), quick=True)
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, help="checkpoint folder (default: the quickstart's)")
     parser.add_argument("--trl-python", help="interpreter with TRL (default: make one, once)")
     parser.add_argument("--steps", type=int, help="steps of each side")
+    parser.add_argument(
+        "--trl-dtypes", nargs="+", choices=DTYPES, help="leave out those that are known slow"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--prefix", default="", help="put before each side's command")
     return parser.parse_args()
@@ -255,6 +258,8 @@ def main() -> None:
         print(f"warning: the machine is busy (load {load:.1f}); do not quote these figures")
     if args.steps:
         size = replace(size, steps=args.steps)
+    if args.trl_dtypes:
+        size = replace(size, dtypes=tuple(args.trl_dtypes))
     with tempfile.TemporaryDirectory() as scratch:
         model = model_folder(args.model, args.quick, Path(scratch))
         plan = make_plan(size, model, args.seed)

@@ -34,6 +34,7 @@ def test_the_snapshot_names_stage_step_and_time(snapshot: Snapshot) -> None:
     assert (snapshot.stage_seconds, snapshot.elapsed_s) == (60, 90)
     assert snapshot.left_s == pytest.approx(180)
     assert snapshot.stages_done == ("base",)
+    assert snapshot.place == "stage 2 of 2"
 
 
 def test_the_snapshot_names_lag_staleness_and_waits(snapshot: Snapshot) -> None:

@@ -135,6 +135,8 @@ def line(s: Snapshot) -> str:
     parts = [f"{s.arm}: {s.stage}"]
     if s.steps:
         parts[0] += f" {s.step}/{s.steps}"
+    if s.place:
+        parts[0] += f" ({s.place})"
     if s.stage == "rl" and s.rewards:
         parts.append(f"reward {s.rewards[-1]:.2f}")
     if s.stage == "midtrain" and s.midtrain_loss is not None:
@@ -192,7 +194,9 @@ def panel(s: Snapshot) -> RenderableType:
 def _head(s: Snapshot) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     count = f"{s.step}/{s.steps}" if s.steps else ""
-    times = f"{clock(s.elapsed_s)} elapsed"
+    times = (
+        f"{s.place}, {clock(s.elapsed_s)} elapsed" if s.place else f"{clock(s.elapsed_s)} elapsed"
+    )
     if s.left_s is not None:
         times += f", about {clock(s.left_s)} left in this stage"
     bar = ProgressBar(total=s.steps, completed=s.step, width=24) if s.steps else Text("")

@@ -48,6 +48,8 @@ class Snapshot(Record):
     stage: str
     """Name of the stage that runs; `waiting` before the first and `finished` after the last."""
     stages_done: tuple[str, ...]
+    stages: tuple[str, ...]
+    """All stages of this arm, in order."""
     stage_seconds: float
     elapsed_s: float
     """Active seconds of all stages of this arm."""
@@ -74,6 +76,13 @@ class Snapshot(Record):
     """Over the last minute."""
     ttft_ms_p99: float | None
     beats: tuple[Beat, ...]
+
+    @property
+    def place(self) -> str:
+        """`stage 2 of 5`; empty before the first stage and after the last."""
+        if self.stage not in self.stages:
+            return ""
+        return f"stage {self.stages.index(self.stage) + 1} of {len(self.stages)}"
 
     @property
     def waits(self) -> tuple[Beat, ...]:
@@ -116,6 +125,7 @@ def _compose(ledger: Ledger, stages: StagesFile, at: float) -> Snapshot:
         at=at,
         stage=stage,
         stages_done=tuple(s.name for s in stages.stages if s.finished_at is not None),
+        stages=tuple(s.name for s in stages.stages),
         stage_seconds=seconds,
         elapsed_s=sum(s.seconds for s in stages.stages),
         left_s=seconds * (1 - share) / share if share > 0 else None,
