@@ -108,7 +108,7 @@ def entropy_given_exponents(old: np.ndarray, new: np.ndarray) -> float:
     return total / 8
 
 
-@pytest.mark.parametrize("step", [2e-7, 3e-6, 3e-5])
+@pytest.mark.parametrize("step", [2e-7, 1e-6, 5e-6])
 def test_an_update_takes_hardly_more_than_its_entropy_given_the_exponents(step: float) -> None:
     old, new = policy_step(2**19, step)
     piece = encoded(old, new)
@@ -168,7 +168,7 @@ def test_noise_takes_no_more_than_its_own_bytes_and_a_header() -> None:
 
 
 def some_piece() -> tuple[bytes, np.ndarray]:
-    old, new = policy_step(5000, 1e-5)
+    old, new = policy_step(5000, 3e-6)
     piece = encode_piece(old, new, "BF16")
     assert piece[1] == Method.HAZARD
     return piece, old
@@ -256,7 +256,7 @@ def test_a_flipped_byte_is_refused_or_changes_bytes_of_the_tensor_only(
     at: int, flip: int, seed: int
 ) -> None:
     """The codec has no checksum of its own (frames and tensors have); it must not crash or hang."""
-    old, new = policy_step(1000, 3e-5, seed)
+    old, new = policy_step(1000, 3e-6, seed)
     piece = bytearray(encode_piece(old, new, "BF16"))
     piece[at % len(piece)] ^= flip
     guarded = np.full(old.size + 64, 0xABCD, np.uint16)

@@ -49,6 +49,9 @@ FLAGGED = 0.25
 """Rates above it are coded by a flag at each weight: there a change often lies on the border of two
 windows, of which only one can name it."""
 
+CROWDED = 0.25
+"""Share of changed items above which this is no sparse update: the walk would take seconds for what
+a link carries in less (mid-training, which publishes once)."""
 OCTAVE = 8
 """Rate bytes in a doubling of the hazard: a rate is at most 4.4 % off, which costs 0.1 %."""
 RATES = OCTAVE * 19
@@ -109,10 +112,12 @@ class DamagedError(ValueError):
 def encode(old: Any, new: Any, layout: Layout) -> bytes | None:
     """The payload that turns `old` into `new`: flat arrays of one unsigned dtype of 1 to 4 bytes.
 
-    None if it would not be smaller than the new bytes.
+    None if it would not be smaller than the new bytes, or if the update is `CROWDED`.
     """
     count, hit = np.zeros((2, 256), np.int64)
     _survey(old, new, uint64(layout.shift), uint64(layout.mask), count, hit)
+    if int(hit.sum()) > CROWDED * new.size:
+        return None
     rates = np.zeros(256, np.uint8)
     for e in np.flatnonzero(hit):
         rates[e] = _rate(int(hit[e]), int(count[e]))

@@ -29,12 +29,10 @@ from tradewind.weights.entropy import (
 
 LENGTHS = 34
 """Contexts of a size, a row for each exponent: by one or farther, then its bit length."""
-_SECOND = 256 * LENGTHS
-"""Where the contexts of the bit below the leading one begin, by bit length."""
-_SIGN = _SECOND + LENGTHS
-"""Context of the sign of steps of more than one."""
-CONTEXTS = _SIGN + 1
+CONTEXTS = 256 * LENGTHS
 """Contexts that steps need, of a model whose first ones these are."""
+PLAIN = 16
+"""Most bits that are written at once."""
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -57,82 +55,88 @@ def wrapped(x: Any, size: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _put_size(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, size: Any) -> Any:
-    """A size of two or more: its bit length (unary, at odds learned for e), then its bits."""
-    length = 2
-    row = np.int64(e) * LENGTHS
-    while size >> length > 0:
-        low, width, at = put_bit(low, width, at, words, model, row + length, True)
-        length += 1
-    low, width, at = put_bit(low, width, at, words, model, row + length, False)
-    second = (size >> (length - 2)) & 1 == 1
-    low, width, at = put_bit(low, width, at, words, model, _SECOND + length, second)
-    rest = length - 2
-    if rest > 0:
-        tail = uint64(size & ((np.int64(1) << rest) - 1))
-        unit = width >> uint64(rest)
-        low, width, at = narrow(low, width, at, words, tail, uint64(1), unit)
-    return low, width, at
+def _put_far(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step: Any) -> Any:
+    """A step of two or more: the bit length of its size (unary, at odds learned for e), then its
+    bits below the leading one and its sign, plain.
+    """
+    size = -step if step < 0 else step
+    length = uint64(2)
+    context = e * uint64(LENGTHS) + uint64(2)
+    while size >> np.int64(length) > 0:
+        low, width, at = put_bit(low, width, at, words, model, context, True)
+        length += uint64(1)
+        context += uint64(1)
+    low, width, at = put_bit(low, width, at, words, model, context, False)
+    tail = (uint64(size) << uint64(1)) | uint64(step < 0)
+    left = length
+    if left > uint64(PLAIN):
+        left -= uint64(PLAIN)
+        top = (tail >> uint64(PLAIN)) & ((uint64(1) << left) - uint64(1))
+        low, width, at = narrow(low, width, at, words, top, uint64(1), width >> left)
+        left = uint64(PLAIN)
+    rest = tail & ((uint64(1) << left) - uint64(1))
+    return narrow(low, width, at, words, rest, uint64(1), width >> left)
 
 
 @njit(cache=True, nogil=True)
-def _get_size(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bits: Any) -> Any:
-    """(what `_put_size` wrote, code, width, at); the size is 0 if the stream is damaged."""
-    length = 2
-    row = np.int64(e) * LENGTHS
+def _get_far(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bits: Any) -> Any:
+    """(the step that `_put_far` wrote, code, width, at); 0 if the stream is damaged."""
+    length = uint64(2)
+    context = e * uint64(LENGTHS) + uint64(2)
     while True:
-        longer, code, width, at = get_bit(code, width, at, words, model, row + length)
+        longer, code, width, at = get_bit(code, width, at, words, model, context)
         if not longer:
             break
-        length += 1
-        if length > bits:
+        length += uint64(1)
+        context += uint64(1)
+        if length > uint64(bits):
             return np.int64(0), code, width, at
-    second, code, width, at = get_bit(code, width, at, words, model, _SECOND + length)
-    size = np.int64(3) if second else np.int64(2)
-    rest = length - 2
-    if rest > 0:
-        unit = width >> uint64(rest)
-        tail = code // unit
-        if tail >> uint64(rest) != uint64(0):
-            return np.int64(0), code, width, at
-        code, width, at = pass_(code, width, at, words, tail, uint64(1), unit)
-        size = (size << rest) | np.int64(tail)
-    return size, code, width, at
+    left = length
+    tail = uint64(1)
+    if left > uint64(PLAIN):
+        left -= uint64(PLAIN)
+        unit = width >> left
+        top = min(code // unit, (uint64(1) << left) - uint64(1))
+        code, width, at = pass_(code, width, at, words, top, uint64(1), unit)
+        tail = (tail << left) | top
+        left = uint64(PLAIN)
+    unit = width >> left
+    rest = min(code // unit, (uint64(1) << left) - uint64(1))
+    code, width, at = pass_(code, width, at, words, rest, uint64(1), unit)
+    tail = (tail << left) | rest
+    size = np.int64(tail >> uint64(1))
+    return -size if tail & uint64(1) else size, code, width, at
 
 
 @njit(cache=True, nogil=True)
 def put_step(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step: Any) -> Any:
     """One symbol for up by one, down by one, or farther; the odds of "by one" are learned for e."""
     near = step == 1 or step == -1
-    context = np.int64(e) * LENGTHS
+    context = e * uint64(LENGTHS)
     half = uint64(model[context, 0]) >> uint64(1)
     unit = width >> uint64(ODDS_BITS)
     learn(model, context, near)
     if near:
         start = uint64(0) if step > 0 else half
         return narrow(low, width, at, words, start, half, unit)
-    rest = uint64(ONE) - (half << uint64(1))
-    low, width, at = narrow(low, width, at, words, half << uint64(1), rest, unit)
-    size = -step if step < 0 else step
-    low, width, at = _put_size(low, width, at, words, model, e, size)
-    return put_bit(low, width, at, words, model, _SIGN, step < 0)
+    both = half << uint64(1)
+    low, width, at = narrow(low, width, at, words, both, uint64(ONE) - both, unit)
+    return _put_far(low, width, at, words, model, e, step)
 
 
 @njit(cache=True, nogil=True)
 def get_step(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bits: Any) -> Any:
     """(the step that `put_step` wrote, code, width, at); 0 if the stream is damaged."""
-    context = np.int64(e) * LENGTHS
+    context = e * uint64(LENGTHS)
     half = uint64(model[context, 0]) >> uint64(1)
     unit = width >> uint64(ODDS_BITS)
-    near = code < (half << uint64(1)) * unit
+    both = half << uint64(1)
+    near = code < both * unit
     learn(model, context, near)
     if near:
         down = code >= half * unit
         start = half if down else uint64(0)
         code, width, at = pass_(code, width, at, words, start, half, unit)
         return np.int64(-1) if down else np.int64(1), code, width, at
-    rest = uint64(ONE) - (half << uint64(1))
-    code, width, at = pass_(code, width, at, words, half << uint64(1), rest, unit)
-    size, code, width, at = _get_size(code, width, at, words, model, e, bits)
-    down, code, width, at = get_bit(code, width, at, words, model, _SIGN)
-    return -size if down else size, code, width, at
+    code, width, at = pass_(code, width, at, words, both, uint64(ONE) - both, unit)
+    return _get_far(code, width, at, words, model, e, bits)

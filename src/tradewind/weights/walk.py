@@ -147,7 +147,7 @@ def encode(
             so_far = uint64(0)
         else:
             step_low, step_width, step_at = put_bit(
-                step_low, step_width, step_at, steps, model, STEP_CONTEXTS + np.int64(e), changed
+                step_low, step_width, step_at, steps, model, uint64(STEP_CONTEXTS) + e, changed
             )
         if changed:
             step = wrapped(place_of(new[i], half) - place_of(old[i], half), bits)
@@ -237,7 +237,7 @@ def decode(
         hazard = hazards[e]
         if hazard == flag:
             hit, step_code, step_width, step_at = get_bit(
-                step_code, step_width, step_at, steps, model, STEP_CONTEXTS + np.int64(e)
+                step_code, step_width, step_at, steps, model, uint64(STEP_CONTEXTS) + e
             )
             if not hit:
                 i += 1
