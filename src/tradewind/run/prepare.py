@@ -17,6 +17,7 @@ from tradewind.run.workspace import Workspace
 from tradewind.types import Split, Task, UserError
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.hazard import compile_ahead
 from tradewind.weights.publish import Publisher
 
 
@@ -94,7 +95,11 @@ def open_run(recipe: Recipe, workspace: Workspace, tasks: list[Task], run_id: st
 
 
 def publish_base(workspace: Workspace, model: Path, bucket_url: str, run_id: str) -> None:
-    """Version 0: the base checkpoint, named in bucket and ledger. Its bytes are not uploaded."""
+    """Version 0: the base checkpoint, named in bucket and ledger. Its bytes are not uploaded.
+
+    Compiles the codec too, before trainer and pools would do so side by side.
+    """
+    compile_ahead()
     ledger = Ledger.open(workspace.ledger)
     try:
         tensors = read_folder(model)

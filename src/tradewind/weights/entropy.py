@@ -8,9 +8,10 @@ already. All is integer arithmetic, so both ends compute the same on every machi
     writer   low, width, at     at: words written       narrow for each symbol, then finish
     reader   code, width, at    code: message - low     code // unit tells the symbol, then pass_
 
-The three numbers are handed in and out, not kept in an object: so they stay in registers. The
-functions are compiled by numba. They are safe on damaged input: a reader that runs out of words
-reads zeros, and every index is that of a word or context that exists.
+The three numbers are handed in and out, not kept in an object, and the functions are inlined: so
+they stay in registers (a call would cost as much as the symbol). All are compiled by numba, and
+safe on damaged input: a reader that runs out of words reads zeros, and every index is that of a
+word or context that exists.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def learn(model: Any, context: Any, yes: Any) -> None:
     model[context, 1] = min(seen + np.int32(1), np.int32(SLOWEST))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def put_bit(low: Any, width: Any, at: Any, words: Any, model: Any, context: Any, yes: Any) -> Any:
     """Writes yes or no at the odds of its context, which learns it."""
     odds = uint64(model[context, 0])
@@ -136,7 +137,7 @@ def put_bit(low: Any, width: Any, at: Any, words: Any, model: Any, context: Any,
     return narrow(low, width, at, words, start, size, unit)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def get_bit(code: Any, width: Any, at: Any, words: Any, model: Any, context: Any) -> Any:
     """(yes or no, code, width, at)."""
     odds = uint64(model[context, 0])

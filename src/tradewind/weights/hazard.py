@@ -168,6 +168,19 @@ def decode(payload: memoryview, old: Any, layout: Layout) -> tuple[Any, Any]:
     return index, bits
 
 
+def compile_ahead() -> None:
+    """Compiles both directions for bf16; kept on disk, so that it takes ten seconds only once.
+
+    Processes that would need it at the same moment would each do it.
+    """
+    old = np.full(64, 0x3C00, np.uint16)
+    new = old.copy()
+    new[7] += 1
+    payload = encode(old, new, LAYOUTS["BF16"])
+    assert payload is not None, "one change of 64 is sparse"
+    decode(memoryview(payload), old, LAYOUTS["BF16"])
+
+
 def _rate(hit: int, count: int) -> int:
     """The rate byte for `hit` changes in `count` weights."""
     p = hit / count

@@ -54,7 +54,7 @@ def wrapped(x: Any, size: Any) -> Any:
     return (x << (np.int64(64) - size)) >> (np.int64(64) - size)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _put_far(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step: Any) -> Any:
     """A step of two or more: the bit length of its size (unary, at odds learned for e), then its
     bits below the leading one and its sign, plain.
@@ -78,7 +78,7 @@ def _put_far(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step
     return narrow(low, width, at, words, rest, uint64(1), width >> left)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _get_far(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bits: Any) -> Any:
     """(the step that `_put_far` wrote, code, width, at); 0 if the stream is damaged."""
     length = uint64(2)
@@ -108,7 +108,7 @@ def _get_far(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bit
     return -size if tail & uint64(1) else size, code, width, at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def put_step(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step: Any) -> Any:
     """One symbol for up by one, down by one, or farther; the odds of "by one" are learned for e."""
     near = step == 1 or step == -1
@@ -124,7 +124,7 @@ def put_step(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step
     return _put_far(low, width, at, words, model, e, step)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def get_step(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bits: Any) -> Any:
     """(the step that `put_step` wrote, code, width, at); 0 if the stream is damaged."""
     context = e * uint64(LENGTHS)

@@ -72,7 +72,7 @@ def survey(old: Any, new: Any, shift: Any, mask: Any, count: Any, hit: Any) -> N
         count[e] = turns[0, e] + turns[1, e]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _put_gap(low: Any, width: Any, at: Any, words: Any, so_far: Any, hazard: Any) -> Any:
     """The change that lies at [so_far, so_far + hazard)."""
     window = uint64(WINDOW)
@@ -95,7 +95,7 @@ def _put_gap(low: Any, width: Any, at: Any, words: Any, so_far: Any, hazard: Any
     return narrow(low, width, at, words, base + (start << scale), (stop - start) << scale, unit)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _still(old: Any, new: Any, layout: Any, hazards: Any, i: Any, so_far: Any) -> Any:
     """From weight i on: the next weight that changes or has a flag (or the size, if there is none),
     and the hazard up to it.
@@ -158,7 +158,7 @@ def encode(
     return finish(gap_low, gap_at, gaps), finish(step_low, step_at, steps)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _get_gap(code: Any, width: Any, at: Any, words: Any, most: Any) -> Any:
     """Where the next change lies, as (windows survived, place in the next one, windows of them
     that the symbol at hand names), and the reader just before that symbol. More windows than
@@ -183,7 +183,7 @@ def _get_gap(code: Any, width: Any, at: Any, words: Any, most: Any) -> Any:
             return survived, uint64(0), uint64(0), code, width, at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _ahead(old: Any, layout: Any, hazards: Any, i: Any, so_far: Any, goal: Any) -> Any:
     """From weight i on: the weight in whose hazard `goal` lies, or the next one with a flag (or the
     size, if there is none), and the hazard up to it.
