@@ -208,47 +208,47 @@ KINDS: tuple[Kind, ...] = (
         ),
     ),
     Kind(
-        "earliest_order",
-        "select min(day) from orders natural join customers where city = '{city}' and"
-        " status = '{status}'",
+        "goods_of_country",
+        "select title from products natural join suppliers where country = '{country}' and"
+        " category = '{category}'",
+        ("country", "category"),
+        (
+            "Which {category} products come from {country}?",
+            "List the kinds of {category} we buy from {country}.",
+        ),
+        (
+            "What {category} our suppliers in {country} make",
+            "Products of {category} by suppliers in {country}",
+        ),
+        heldout_only=True,
+    ),
+    Kind(
+        "orders_by_carrier",
+        "select carrier, count(*) from orders natural join shipments where status ="
+        " '{status}' and day >= '{month}' group by carrier",
+        ("status", "month"),
+        (
+            "For each carrier, how many {status} orders did it take since {month}?",
+            "Split the {status} orders since {month} by carrier.",
+        ),
+        (
+            "How many {status} orders each carrier has sent from {month} on",
+            "Number of {status} orders by carrier since {month}",
+        ),
+        heldout_only=True,
+    ),
+    Kind(
+        "customers_with_orders",
+        "select name from customers where city = '{city}' and customer_id in (select"
+        " customer_id from orders where status = '{status}')",
         ("city", "status"),
         (
-            "When was the earliest {status} order from {city}?",
-            "Which day had the first {status} order of customers in {city}?",
+            "Who in {city} has {status} orders?",
+            "List the customers from {city} with an order that is {status}.",
         ),
         (
-            "When did customers in {city} first place a {status} order",
-            "Day of the earliest {status} order by customers in {city}",
-        ),
-        heldout_only=True,
-    ),
-    Kind(
-        "cheapest_products",
-        "select title from products where category = '{category}' order by price limit {n}",
-        ("category", "n"),
-        (
-            "What are the {n} least expensive {category} products, cheapest first?",
-            "List the {n} cheapest kinds of {category}, cheapest first.",
-        ),
-        (
-            "Which {n} products of {category} are least expensive",
-            "Bottom {n} of {category} by price, cheapest first",
-        ),
-        ordered=True,
-        heldout_only=True,
-    ),
-    Kind(
-        "active_customers",
-        "select name from customers where city = '{city}' and customer_id in (select"
-        " customer_id from orders where day >= '{month}')",
-        ("city", "month"),
-        (
-            "Who in {city} has ordered something since {month}?",
-            "List the customers from {city} with an order since {month}.",
-        ),
-        (
-            "Which customers in {city} have ordered from {month} on",
-            "Customers in {city} with orders since {month}",
+            "Which customers in {city} have orders that are {status}",
+            "Customers in {city} with {status} orders",
         ),
         heldout_only=True,
     ),
