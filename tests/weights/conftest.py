@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -66,6 +67,20 @@ class Chain:
             version = self.publisher.publish(number, parent, old, new, "rl", step=number)
         self.versions.append(version)
         return version
+
+    def moved(self, folder: Path) -> Chain:
+        """The same chain, of which `folder` is a copy."""
+        other = copy.copy(self)
+        other.folder, other.bucket = folder, Bucket.open(f"file://{folder}")
+        other.publisher = Publisher(other.bucket, RUN, piece_bytes=2**20)
+        other.states, other.versions = list(self.states), list(self.versions)
+        return other
+
+
+@pytest.fixture(scope="session")
+def make_chain() -> type[Chain]:
+    """`make_chain(folder, length)`, for fixtures that build one for many tests."""
+    return Chain
 
 
 @pytest.fixture

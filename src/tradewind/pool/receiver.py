@@ -77,6 +77,7 @@ class Receiver:
             return
         _check_base(self._base, base)
         self._follower = Follower(self._bucket, self._base.tensors, run_id=base.run_id)
+        self._follower.read_base = lambda: self._base.tensors  # mapped files, so read again
         self._engine.start()
 
     def follow(self) -> None:

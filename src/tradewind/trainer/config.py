@@ -39,6 +39,9 @@ class OptimiserConfig(BaseModel):
     """How many checkpoints stay on disk."""
     lease_ttl_s: float = Field(default=15.0, gt=0)
     """How long the trainer's place in the ledger outlives its last sign of life."""
+    shortcut_span: int = Field(default=16, ge=0)
+    """Every so many versions, one delta against the base is published, and from there one to each
+    version that follows, so that a late pool fetches two objects at most. 0: none are."""
     seed: int = 0
     """Seeds the order of the corpus; a step itself draws no random numbers."""
 

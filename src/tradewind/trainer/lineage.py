@@ -1,7 +1,8 @@
 """The policy's versions as the trainer holds them: parent tensors, publish, announce, look up.
 
 Order of durability: frames and manifest in the bucket, then the ledger's commit, then the pointer
-`latest/<version>`. Whoever starts again announces the newest committed version once more.
+`latest/<version>`. Whoever starts again announces the newest committed version once more. Shortcuts
+for late pools come after that, in the background (see `weights/ladder.py`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.types import UserError, WeightVersion
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.follow import Follower
+from tradewind.weights.ladder import Ladder, LadderStatus
 from tradewind.weights.publish import Publisher
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
 
 
 class Lineage:
-    """One run's weight versions. `version` and `tensors` are the newest committed ones."""
+    """One run's weight versions. `version` and `tensors` are the newest committed ones.
 
-    def __init__(self, ledger: Ledger, bucket: Bucket, run_id: str, base: TensorSet) -> None:
+    `span` is the number of versions between two rungs of the ladder; 0: no shortcuts.
+    """
+
+    def __init__(
+        self, ledger: Ledger, bucket: Bucket, run_id: str, base: TensorSet, span: int = 0
+    ) -> None:
         odd = sorted(name for name in base if base.tag(name) != "BF16")
         if odd:
             raise UserError(
@@ -33,6 +40,12 @@ class Lineage:
         self.version = ledger.versions()[-1]
         self._announce_all(ledger.versions())
         self.tensors = self.at(self.version)
+        self._ladder: Ladder | None = None
+        if span:
+            trained = [v.version for v in ledger.versions() if v.stage != "rl"]
+            first = State.of(0, base)
+            self._ladder = Ladder(bucket, run_id, first, span=span, rungs=trained)
+            self._ladder.offer(self.version, self.tensors)  # its shortcuts may have been lost
 
     def at(self, version: WeightVersion) -> TensorSet:
         """The tensors of a committed version, read from the bucket and verified.
@@ -63,6 +76,12 @@ class Lineage:
         """Let pools see a committed version; it is the parent from now on."""
         self._publisher.announce(version)
         self.version, self.tensors = version, self.named(new)
+        if self._ladder is not None:
+            self._ladder.offer(self.version, self.tensors)
+
+    def close(self, deadline_s: float) -> LadderStatus:
+        """Let the shortcuts that are due be published, for at most `deadline_s` seconds."""
+        return self._ladder.close(deadline_s) if self._ladder is not None else LadderStatus()
 
     def state_id(self, new: Mapping[str, Array]) -> str:
         """The state id of a set of weights."""

@@ -54,7 +54,7 @@ def train(config: TrainerConfig, run: Run) -> None:
     if not ranks.first:
         crew.follow()
         return
-    with open_run(run, config.lease_ttl_s) as (ledger, lineage, pulse):
+    with open_run(run, config) as (ledger, lineage, pulse):
         loop = Loop(config, crew, ledger, lineage, pulse, MetricsFile(run.workspace, STAGE))
         for number in range(loop.restore(), config.steps):
             groups = loop.claim(number)

@@ -54,7 +54,7 @@ def midtrain(config: MidtrainConfig, run: Run, corpus_file: Path) -> None:
             "mid-training runs as one rank", value=ranks.world, fix="start it without torchrun"
         )
     corpus = read_corpus(corpus_file, run.model)
-    with open_run(run, config.lease_ttl_s) as (ledger, lineage, pulse):
+    with open_run(run, config) as (ledger, lineage, pulse):
         if any(version.stage == STAGE for version in ledger.versions()):
             return
         if lineage.version.version:

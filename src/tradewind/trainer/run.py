@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.trainer.config import OptimiserConfig
 from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.pulse import Pulse
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
+
+SHORTCUTS_S = 60.0
+"""Longest wait at the end of a stage for shortcuts that are being published, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class Run:
 
 
 @contextmanager
-def open_run(run: Run, ttl_s: float) -> Iterator[tuple[Ledger, Lineage, Pulse]]:
-    """Ledger, lineage and the trainer's place, given back at the end.
+def open_run(run: Run, config: OptimiserConfig) -> Iterator[tuple[Ledger, Lineage, Pulse]]:
+    """Ledger, lineage and the trainer's place, given back at the end, when shortcuts are published.
 
     Raises:
         UserError: model, ledger or bucket cannot be opened.
@@ -45,8 +49,17 @@ def open_run(run: Run, ttl_s: float) -> Iterator[tuple[Ledger, Lineage, Pulse]]:
     """
     with (
         closing(Ledger.open(run.ledger_url or run.workspace / "ledger.sqlite")) as ledger,
-        Pulse(ledger, ttl_s) as pulse,
+        Pulse(ledger, config.lease_ttl_s) as pulse,
     ):
         pulse.doing("open the model")
         bucket = Bucket.open(run.bucket_url or (run.workspace / "bucket").resolve().as_uri())
-        yield ledger, Lineage(ledger, bucket, run.run_id, read_folder(run.model)), pulse
+        base = read_folder(run.model)
+        lineage = Lineage(ledger, bucket, run.run_id, base, config.shortcut_span)
+        try:
+            yield ledger, lineage, pulse
+            pulse.doing("publish shortcuts")
+        finally:
+            status = lineage.close(SHORTCUTS_S)
+        if status.failed:
+            said = f"{status.failed} versions have no shortcuts: {status.last_error}"
+            pulse.event("shortcuts.failed", f"version {lineage.version.version}", said)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -34,6 +35,16 @@ class NotInBucket(TradewindError):
 
 class TooLarge(UserError):
     """An object is larger than its reader allows; nothing of it has been read."""
+
+
+class Objects(Protocol):
+    """What a reader needs of a bucket."""
+
+    def get(self, key: str, *, limit: int) -> bytes:
+        """The object `key`; raises NotInBucket, or TooLarge if it has more than `limit` bytes."""
+
+    def list(self, prefix: str, *, after: str | None = None) -> list[str]:
+        """Sorted keys below the folder `prefix`, those greater than `after` only."""
 
 
 class Bucket:

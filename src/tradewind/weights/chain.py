@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tradewind.types.errors import RefusedWeights
-from tradewind.weights.bucket import Bucket, NotInBucket, TooLarge
+from tradewind.weights.bucket import NotInBucket, Objects, TooLarge
 from tradewind.weights.digest import digest_bytes
 from tradewind.weights.manifest import (
     MAX_MANIFEST,
@@ -18,7 +18,7 @@ MAX_POINTER = 4096
 """Bytes."""
 
 
-def newest_version(bucket: Bucket, *, known: int | None = None) -> int | None:
+def newest_version(bucket: Objects, *, known: int | None = None) -> int | None:
     """The highest announced version; None before the base is announced.
 
     `known` is a version that is known to be announced: only later ones are listed.
@@ -28,7 +28,7 @@ def newest_version(bucket: Bucket, *, known: int | None = None) -> int | None:
     return max((v for v in versions if v is not None), default=known)
 
 
-def read_pointer(bucket: Bucket, version: int) -> ManifestRef:
+def read_pointer(bucket: Objects, version: int) -> ManifestRef:
     """What `latest/<version>` names. Raises NotInBucket before it is announced."""
     key = pointer_key(version)
     try:
@@ -40,14 +40,14 @@ def read_pointer(bucket: Bucket, version: int) -> ManifestRef:
     return ref
 
 
-def read_base(bucket: Bucket, *, run_id: str | None) -> Manifest:
+def read_base(bucket: Objects, *, run_id: str | None) -> Manifest:
     """The manifest of version 0. Raises NotInBucket before it is announced."""
     return read_manifest(bucket, read_pointer(bucket, 0), run_id=run_id)
 
 
-def read_manifest(bucket: Bucket, ref: ManifestRef, *, run_id: str | None) -> Manifest:
+def read_manifest(bucket: Objects, ref: ManifestRef, *, run_id: str | None) -> Manifest:
     """The manifest that `ref` names: its digest, form, name and run (None: any) are checked."""
-    data = unpack(_get(bucket, ref.key, MAX_MANIFEST))
+    data = unpack(get_object(bucket, ref.key, MAX_MANIFEST))
     if digest_bytes(data) != ref.digest:
         raise _damaged("a manifest does not have the digest by which it is named", ref.key)
     manifest = Manifest.parse(data)
@@ -62,9 +62,9 @@ def read_manifest(bucket: Bucket, ref: ManifestRef, *, run_id: str | None) -> Ma
     return manifest
 
 
-def read_frame(bucket: Bucket, frame: Frame) -> bytes:
+def read_frame(bucket: Objects, frame: Frame) -> bytes:
     """The frame's bytes: exactly its size and digest."""
-    data = _get(bucket, frame.key, frame.size)
+    data = get_object(bucket, frame.key, frame.size)
     if len(data) != frame.size:
         raise _damaged(f"a frame is cut off at byte {len(data)} of {frame.size}", frame.key)
     if digest_bytes(data) != frame.digest:
@@ -72,7 +72,8 @@ def read_frame(bucket: Bucket, frame: Frame) -> bytes:
     return data
 
 
-def _get(bucket: Bucket, key: str, limit: int) -> bytes:
+def get_object(bucket: Objects, key: str, limit: int) -> bytes:
+    """An object that a version needs. Raises RefusedWeights if it is missing or too large."""
     try:
         return bucket.get(key, limit=limit)
     except NotInBucket as error:

@@ -1,6 +1,6 @@
 """Following the weight stream: stage beside what is served, verify all of it, then commit.
 
-    newest ──► stage: pointer ─► manifests back to our state ─► every frame, verified
+    newest ──► stage: pointer ─► cheapest way from our state or the base ─► every frame, verified
                       ─► decode into a shadow ─► every tensor's digest ─► every state id
            ──► commit: the shadow becomes the mirror          (roll_back: the other way round)
 
@@ -12,18 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 
-import numpy as np
-
-from tradewind.types.errors import RefusedWeights
 from tradewind.weights.bucket import Bucket
-from tradewind.weights.chain import newest_version, read_frame, read_manifest, read_pointer
-from tradewind.weights.codec import decode_piece
-from tradewind.weights.digest import Leaf, tensor_digest
-from tradewind.weights.manifest import Manifest, TensorEntry
+from tradewind.weights.chain import newest_version
+from tradewind.weights.staging import Meter, ReadBase, Staging
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
 
@@ -33,11 +26,16 @@ class Staged:
     """A verified version, decoded beside the mirror."""
 
     parent: State
-    """The state it was decoded from."""
+    """The mirror before it."""
     state: State
     changed: dict[str, Array]
     """Tensors that differ from `parent`, whole."""
     bytes_fetched: int
+    """Of manifests, shortcuts and frames, those of given up ways included."""
+    objects: int
+    """Deltas fetched: singles of the chain, and shortcuts."""
+    detours: tuple[str, ...]
+    """Why cheaper ways were given up, a sentence each."""
     stage_s: float
 
     @property
@@ -76,6 +74,8 @@ class Follower:
         self._previous: State | None = None
         self._announced: int | None = None
         self.base_state_id = base_state_id or self._state.state_id
+        self.read_base: ReadBase | None = None
+        """Reads the base checkpoint again: a late receiver can come from there, too."""
 
     @property
     def version(self) -> int:
@@ -110,26 +110,26 @@ class Follower:
         """
         assert version > self.version, f"version {version} is not after {self.version}"
         started = time.monotonic()
-        manifests = self._manifests_to(version)
-        for manifest in manifests:
-            _check_tensors(manifest, self._state)
-        frames = [[read_frame(self._bucket, f) for f in m.frames] for m in manifests]
-        state = self._state  # those between share the shadow's arrays; only the last is kept
-        shadow: dict[str, Array] = {}
-        for manifest, data in zip(manifests, frames, strict=True):
-            leaves = self._decode(manifest, [memoryview(frame) for frame in data], shadow)
-            arrays = {name: shadow[name] for name in leaves}
-            state = state.changed(manifest.version, arrays, leaves)
-            if state.state_id != manifest.state_id:
-                raise _refused(
-                    f"version {manifest.version} decodes to another state than its manifest says",
-                    state.state_id,
-                )
+        staging = Staging(
+            Meter(self._bucket),
+            self._state,
+            self._run_id,
+            self.base_state_id,
+            self.read_base,
+            self._threads,
+        )
+        state = staging.reach(version)
         return Staged(
             parent=self._state,
             state=state,
-            changed=shadow,
-            bytes_fetched=sum(m.weight_version().bytes_shipped for m in manifests),
+            changed={
+                name: state.tensors[name]
+                for name, leaf in state.leaves.items()
+                if leaf != self._state.leaves.get(name)
+            },
+            bytes_fetched=staging.bucket.size,
+            objects=staging.objects,
+            detours=tuple(staging.detours),
             stage_s=time.monotonic() - started,
         )
 
@@ -150,78 +150,3 @@ class Follower:
             for name, leaf in self._state.leaves.items()
             if undone.leaves[name] != leaf
         }
-
-    def _manifests_to(self, version: int) -> list[Manifest]:
-        """Manifests from the one that follows our state up to `version`."""
-        ref = read_pointer(self._bucket, version)
-        chain = [read_manifest(self._bucket, ref, run_id=self._run_id)]
-        while chain[-1].version > self.version + 1:
-            previous = chain[-1].previous
-            assert previous is not None, "only version 0 has no previous manifest"
-            chain.append(read_manifest(self._bucket, previous, run_id=self._run_id))
-        chain.reverse()
-        if chain[0].parent_state_id != self.state_id:
-            raise _refused(
-                f"version {chain[0].version} applies to another state than this pool holds, "
-                f"{self.state_id}",
-                chain[0].parent_state_id,
-            )
-        for earlier, later in pairwise(chain):
-            if later.parent_state_id != earlier.state_id:
-                raise _refused(
-                    f"version {later.version} does not follow version {earlier.version}",
-                    later.parent_state_id,
-                )
-        for manifest in chain:
-            if manifest.base_state_id != self.base_state_id:
-                raise RefusedWeights(
-                    f"version {manifest.version} was trained from another base model than "
-                    f"this pool's, {self.base_state_id}",
-                    value=manifest.base_state_id,
-                    fix="start the pool with the run's base checkpoint",
-                )
-        return chain
-
-    def _decode(
-        self, manifest: Manifest, frames: list[memoryview], shadow: dict[str, Array]
-    ) -> dict[str, Leaf]:
-        """Brings the shadow from the manifest's parent to its state; returns the new leaves."""
-
-        def restore(entry: TensorEntry) -> Array:
-            old = shadow.get(entry.name)
-            source = self.mirror[entry.name] if old is None else old
-            out = np.empty_like(source) if old is None else old
-            before, after = source.reshape(-1), out.reshape(-1)
-            items = manifest.piece_bytes // out.itemsize
-            for i, piece in enumerate(entry.pieces):
-                cut = slice(i * items, (i + 1) * items)
-                coded = frames[piece.frame][piece.offset : piece.offset + piece.size]
-                decode_piece(coded, before[cut], after[cut], entry.dtype)
-            if tensor_digest(out) != entry.digest:
-                raise _refused(f"version {manifest.version} decodes wrongly", entry.name)
-            return out
-
-        with ThreadPoolExecutor(self._threads) as pool:
-            arrays = list(pool.map(restore, manifest.tensors))
-        shadow.update({e.name: a for e, a in zip(manifest.tensors, arrays, strict=True)})
-        return {entry.name: entry.leaf for entry in manifest.tensors}
-
-
-def _check_tensors(manifest: Manifest, state: State) -> None:
-    """Every tensor of the manifest is one of ours, with our dtype and shape."""
-    for entry in manifest.tensors:
-        ours = state.leaves.get(entry.name)
-        if ours is None:
-            raise _refused(f"version {manifest.version} has a tensor that we do not", entry.name)
-        if (ours.dtype, ours.shape) != (entry.dtype, entry.shape):
-            raise _refused(
-                f"version {manifest.version} has {entry.name} as {entry.dtype} "
-                f"{list(entry.shape)}, we hold {ours.dtype} {list(ours.shape)}",
-                None,
-            )
-
-
-def _refused(what: str, value: object) -> RefusedWeights:
-    return RefusedWeights(
-        what, value=value, fix="publish the version again, or restart the pool with another folder"
-    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import zstandard
 from pydantic import Field, StringConstraints, ValidationError
@@ -37,6 +37,7 @@ MAX_PIECE = 64 * 2**20
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 StateId = Annotated[str, StringConstraints(pattern=r"^b3:[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
+PieceBytes = Annotated[int, Field(gt=0, le=MAX_PIECE, multiple_of=8)]
 
 
 class Piece(Record):
@@ -104,6 +105,42 @@ class ManifestRef(Record):
             ) from error
 
 
+class Delta(Protocol):
+    """What leads to a version: a manifest from the one before it, a shortcut from farther off."""
+
+    @property
+    def key(self) -> str:
+        """Its name in the bucket."""
+
+    @property
+    def version(self) -> int:
+        """The version to which it leads."""
+
+    @property
+    def parent_state_id(self) -> str | None:
+        """The state id to which it applies."""
+
+    @property
+    def state_id(self) -> str:
+        """The state id of that version."""
+
+    @property
+    def base_state_id(self) -> str:
+        """The state id of version 0."""
+
+    @property
+    def tensors(self) -> tuple[TensorEntry, ...]:
+        """The tensors that it changes, sorted by name."""
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Where their pieces lie."""
+
+    @property
+    def piece_bytes(self) -> int:
+        """Raw bytes of a piece."""
+
+
 class Manifest(Record):
     """Example: version 3 of run "desk", which changes two of 272 tensors."""
 
@@ -123,7 +160,7 @@ class Manifest(Record):
     tensors: tuple[TensorEntry, ...]
     """Sorted by name."""
     frames: tuple[Frame, ...]
-    piece_bytes: Annotated[int, Field(gt=0, le=MAX_PIECE, multiple_of=8)]
+    piece_bytes: PieceBytes
     bytes_full: Count
     """Of a dense copy of all tensors."""
     created_at: Annotated[float, Field(allow_inf_nan=False)]
@@ -140,7 +177,7 @@ class Manifest(Record):
 
     def packed(self) -> bytes:
         """As it lies in the bucket."""
-        return zstandard.ZstdCompressor(level=LEVEL, write_checksum=False).compress(self.to_bytes())
+        return pack(self.to_bytes())
 
     def ref(self) -> ManifestRef:
         """The reference by which a successor or a pointer names this manifest."""
@@ -179,7 +216,7 @@ class Manifest(Record):
         if manifest.to_bytes() != data:
             raise _refused("a manifest is not in canonical form", manifest.key)
         _check_chain(manifest)
-        _check_layout(manifest)
+        check_layout(manifest)
         return manifest
 
 
@@ -193,15 +230,20 @@ def pointer_key(version: int) -> str:
     return f"latest/{version:08d}"
 
 
-def unpack(data: bytes) -> bytes:
-    """The JSON of a manifest as it lies in the bucket. Raises RefusedWeights."""
+def pack(data: bytes) -> bytes:
+    """JSON as it lies in the bucket, compressed."""
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=False).compress(data)
+
+
+def unpack(data: bytes, what: str = "a manifest") -> bytes:
+    """The inverse of `pack`. Raises RefusedWeights, which calls the record `what`."""
     try:
         size = zstandard.frame_content_size(data)
         if not 0 <= size <= MAX_MANIFEST:
-            raise _refused("a manifest declares a size that it cannot have", size)
+            raise _refused(f"{what} declares a size that it cannot have", size)
         return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise _refused("a manifest is damaged", str(error)) from error
+        raise _refused(f"{what} is damaged", str(error)) from error
 
 
 def canonical(record: Record) -> bytes:
@@ -222,36 +264,39 @@ def _check_chain(manifest: Manifest) -> None:
         raise _refused(f"manifest {manifest.key} does not follow its parent", manifest.previous.key)
 
 
-def _check_layout(manifest: Manifest) -> None:
-    """Entries are sorted and unique; pieces use up every frame exactly, in order."""
-    names = [entry.name for entry in manifest.tensors]
+def check_layout(delta: Delta) -> None:
+    """Entries are sorted and unique; pieces use up every frame exactly, in order.
+
+    Raises RefusedWeights.
+    """
+    names = [entry.name for entry in delta.tensors]
     if names != sorted(set(names)):
-        raise _refused("a manifest lists tensors twice or out of order", manifest.key)
+        raise _refused("a delta lists tensors twice or out of order", delta.key)
     frame, offset = 0, 0
-    for entry in manifest.tensors:
+    for entry in delta.tensors:
         if entry.dtype not in STORAGE:
             raise _refused(f"tensor {entry.name} has an unknown dtype", entry.dtype)
-        expected = 0 if manifest.version == 0 else -(-entry.nbytes // manifest.piece_bytes)
+        expected = 0 if delta.version == 0 else -(-entry.nbytes // delta.piece_bytes)
         if len(entry.pieces) != expected:
             raise _refused(
                 f"tensor {entry.name} has {len(entry.pieces)} pieces instead of {expected}",
-                manifest.key,
+                delta.key,
             )
         for i, piece in enumerate(entry.pieces):
-            raw_size = min(manifest.piece_bytes, entry.nbytes - i * manifest.piece_bytes)
+            raw_size = min(delta.piece_bytes, entry.nbytes - i * delta.piece_bytes)
             if piece.size > raw_size + HEADER_BYTES:
                 raise _refused(f"a piece of {entry.name} is larger than its raw bytes", piece.size)
-            if frame < len(manifest.frames) and offset == manifest.frames[frame].size:
+            if frame < len(delta.frames) and offset == delta.frames[frame].size:
                 frame, offset = frame + 1, 0
             end = offset + piece.size
-            fits = frame < len(manifest.frames) and end <= manifest.frames[frame].size
+            fits = frame < len(delta.frames) and end <= delta.frames[frame].size
             if (piece.frame, piece.offset) != (frame, offset) or not fits or not piece.size:
                 raise _refused(
-                    f"a piece of {entry.name} is missing, repeated or out of order", manifest.key
+                    f"a piece of {entry.name} is missing, repeated or out of order", delta.key
                 )
             offset = end
-    if manifest.frames and (frame, offset) != (len(manifest.frames) - 1, manifest.frames[-1].size):
-        raise _refused("a manifest leaves bytes of its frames unused", manifest.key)
+    if delta.frames and (frame, offset) != (len(delta.frames) - 1, delta.frames[-1].size):
+        raise _refused("a delta leaves bytes of its frames unused", delta.key)
 
 
 def _refused(what: str, value: object) -> RefusedWeights:

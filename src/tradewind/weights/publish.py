@@ -12,31 +12,25 @@ are made again with the same arguments and end in the same place.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 
 from tradewind.types.errors import Conflict, UserError
 from tradewind.types.weights import WeightVersion
 from tradewind.weights.bucket import Bucket, NotInBucket
 from tradewind.weights.chain import newest_version, read_frame, read_manifest, read_pointer
-from tradewind.weights.codec import PIECE_BYTES, encode_piece
+from tradewind.weights.codec import PIECE_BYTES
 from tradewind.weights.digest import digest_bytes
 from tradewind.weights.manifest import (
     MAX_MANIFEST,
-    Frame,
     Manifest,
     ManifestRef,
-    Piece,
-    TensorEntry,
     manifest_key,
     pointer_key,
     unpack,
 )
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
-
-FRAME_BYTES = 8 * 2**20
-"""A frame is closed when it has grown to this size."""
+from tradewind.weights.upload import entry_of, upload
 
 
 class Publisher:
@@ -127,7 +121,7 @@ class Publisher:
             state_id=state.state_id,
             base_state_id=state.state_id,
             previous=None,
-            tensors=tuple(_entry(state, name, ()) for name in sorted(state.tensors)),
+            tensors=tuple(entry_of(state, name) for name in sorted(state.tensors)),
             frames=(),
             piece_bytes=self._piece_bytes,
             bytes_full=state.tensors.nbytes,
@@ -139,8 +133,9 @@ class Publisher:
     ) -> Manifest:
         previous = self._ref_of(parent)
         base = read_manifest(self._bucket, previous, run_id=self._run_id).base_state_id
-        changed = [n for n in sorted(after.leaves) if after.leaves[n] != before.leaves[n]]
-        pieces, frames = self._upload(before, after, changed)
+        delta = upload(
+            self._bucket, before, after, threads=self._threads, piece_bytes=self._piece_bytes
+        )
         return Manifest(
             run_id=self._run_id,
             version=after.version,
@@ -150,45 +145,12 @@ class Publisher:
             state_id=after.state_id,
             base_state_id=base,
             previous=previous,
-            tensors=tuple(_entry(after, name, tuple(pieces[name])) for name in changed),
-            frames=tuple(frames),
-            piece_bytes=self._piece_bytes,
+            tensors=delta.tensors,
+            frames=delta.frames,
+            piece_bytes=delta.piece_bytes,
             bytes_full=after.tensors.nbytes,
             created_at=time.time(),
         )
-
-    def _upload(
-        self, before: State, after: State, changed: list[str]
-    ) -> tuple[dict[str, list[Piece]], list[Frame]]:
-        """Codes the changed tensors in order; frames go out while later pieces are coded."""
-        frames: list[Frame] = []
-        open_frame = bytearray()
-        pieces: dict[str, list[Piece]] = {name: [] for name in changed}
-
-        def encode(job: tuple[str, Array, Array, str]) -> tuple[str, bytes]:
-            name, old, new, tag = job
-            return name, encode_piece(old, new, tag)
-
-        with ThreadPoolExecutor(self._threads) as pool:
-            for name, coded in pool.map(encode, _jobs(before, after, changed, self._piece_bytes)):
-                place = Piece(frame=len(frames), offset=len(open_frame), size=len(coded))
-                pieces[name].append(place)
-                open_frame += coded
-                if len(open_frame) >= FRAME_BYTES:
-                    frames.append(self._put_frame(bytes(open_frame)))
-                    open_frame.clear()
-        if open_frame:
-            frames.append(self._put_frame(bytes(open_frame)))
-        return pieces, frames
-
-    def _put_frame(self, data: bytes) -> Frame:
-        frame = Frame(digest=digest_bytes(data), size=len(data))
-        try:
-            self._bucket.put_new(frame.key, data)
-        except Conflict:
-            # an earlier attempt uploaded it; what stands there must be whole
-            read_frame(self._bucket, frame)
-        return frame
 
     def _put_manifest(self, manifest: Manifest) -> WeightVersion:
         try:
@@ -251,21 +213,3 @@ def _check_fit(before: State, after: State, parent: WeightVersion) -> None:
             value=odd[:5],
             fix="publish the tensors under the names of the base checkpoint",
         )
-
-
-def _entry(state: State, name: str, pieces: tuple[Piece, ...]) -> TensorEntry:
-    leaf = state.leaves[name]
-    return TensorEntry(
-        name=name, dtype=leaf.dtype, shape=leaf.shape, digest=leaf.digest, pieces=pieces
-    )
-
-
-def _jobs(
-    before: State, after: State, changed: list[str], piece_bytes: int
-) -> Iterator[tuple[str, Array, Array, str]]:
-    for name in changed:
-        old, new = before.tensors[name].reshape(-1), after.tensors[name].reshape(-1)
-        items = piece_bytes // new.itemsize
-        for begin in range(0, new.size, items):
-            cut = slice(begin, begin + items)
-            yield name, old[cut], new[cut], after.tensors.tag(name)
