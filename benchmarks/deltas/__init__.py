@@ -1,0 +1,1 @@
+"""What `codec.py` stands on: recorded deltas, published formats in our words, bounds and clocks."""
