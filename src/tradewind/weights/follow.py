@@ -2,7 +2,8 @@
 
     newest ──► stage: pointer ─► manifests back to our state ─► every frame, verified
                       ─► decode into a shadow ─► every tensor's digest ─► every state id
-           ──► commit: the shadow becomes the mirror          (roll_back: the other way round)
+           ──► commit: the shadow becomes the mirror, what it replaces goes to the undo log
+    recall ──► the same, out of the undo log: back or forward, without the network
 
 The mirror is this side's copy of the policy, in checkpoint names. `stage` never touches it: a
 refusal at any point leaves it as it was (promise W2). Several missed versions are one staging.
@@ -22,10 +23,11 @@ from tradewind.types.errors import RefusedWeights
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.chain import newest_version, read_frame, read_manifest, read_pointer
 from tradewind.weights.codec import decode_piece
-from tradewind.weights.digest import Leaf, tensor_digest
+from tradewind.weights.digest import Leaf, leaves_of, tensor_digest
 from tradewind.weights.manifest import Manifest, TensorEntry
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
+from tradewind.weights.undo import UndoLog, Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Staged:
     """Tensors that differ from `parent`, whole."""
     bytes_fetched: int
     stage_s: float
+    walk: Walk | None = None
+    """How it was reached if it came out of the undo log."""
 
     @property
     def version(self) -> int:
@@ -54,26 +58,30 @@ class Staged:
 class Follower:
     """One receiver of one run's weights; used by one thread.
 
-    `mirror` holds the tensors of `version` (0: the base checkpoint). `base_state_id` is needed
-    only if `version` is not 0. `threads` decode and hash at the same time.
+    `mirror` holds the tensors of `version` (0: the base checkpoint), or is a state that has been
+    hashed already. `base_state_id` is needed only if `version` is not 0. `threads` decode and hash
+    at the same time.
     """
 
     def __init__(
         self,
         bucket: Bucket,
-        mirror: Mapping[str, Array],
+        mirror: Mapping[str, Array] | State,
         version: int = 0,
         *,
         run_id: str,
         base_state_id: str | None = None,
         threads: int = 1,
     ) -> None:
-        assert version == 0 or base_state_id, "a mirror that is not the base must name its base"
+        self._state = (
+            mirror if isinstance(mirror, State) else State.of(version, mirror, threads=threads)
+        )
+        assert self.version == 0 or base_state_id, "a mirror that is not the base must name it"
         self._bucket = bucket
         self._run_id = run_id
         self._threads = threads
-        self._state = State.of(version, mirror, threads=threads)
-        self._previous: State | None = None
+        self.log = UndoLog()
+        """Versions that `recall` reaches."""
         self._announced: int | None = None
         self.base_state_id = base_state_id or self._state.state_id
 
@@ -97,6 +105,12 @@ class Follower:
         """The tensors of `version`."""
         return self._state.tensors
 
+    def intact(self) -> bool:
+        """Whether the mirror still has the digests that it had; hashes all of it."""
+        state = self._state
+        now = leaves_of(state.tensors, threads=self._threads)
+        return now == state.leaves
+
     def newest(self) -> int | None:
         """The highest announced version; None before the base is announced."""
         self._announced = newest_version(self._bucket, known=self._announced)
@@ -119,7 +133,7 @@ class Follower:
         for manifest, data in zip(manifests, frames, strict=True):
             leaves = self._decode(manifest, [memoryview(frame) for frame in data], shadow)
             arrays = {name: shadow[name] for name in leaves}
-            state = state.changed(manifest.version, arrays, leaves)
+            state = state.changed(manifest.version, arrays, leaves, manifest.probes)
             if state.state_id != manifest.state_id:
                 raise _refused(
                     f"version {manifest.version} decodes to another state than its manifest says",
@@ -134,22 +148,46 @@ class Follower:
         )
 
     def commit(self, staged: Staged) -> None:
-        """The staged version becomes the mirror; what it replaces is kept for `roll_back`."""
+        """The staged version becomes the mirror; the undo log keeps the way back."""
         assert staged.parent is self._state, "staged from another state than the mirror's"
-        self._previous, self._state = self._state, staged.state
+        if staged.walk is not None:
+            self.log.commit(staged.walk)
+        else:
+            self.log.record(staged.parent, staged.state)
+        self._state = staged.state
 
-    def roll_back(self) -> dict[str, Array]:
-        """Goes back to the state before the last `commit`; returns the tensors that differ.
+    def recall(self, version: int) -> Staged | None:
+        """Stages a version out of the undo log; None if the log does not reach it.
 
-        Possible once after each commit; asserts otherwise.
+        Verified like any other. Raises RefusedWeights, and leaves the mirror as it is, if the log
+        is damaged.
         """
-        assert self._previous is not None, "there is no version to go back to"
-        undone, self._state, self._previous = self._state, self._previous, None
-        return {
-            name: self._state.tensors[name]
-            for name, leaf in self._state.leaves.items()
-            if undone.leaves[name] != leaf
-        }
+        started = time.monotonic()
+        walk = self.log.walk(self._state, version)
+        if walk is None:
+            return None
+        seconds = time.monotonic() - started
+        return Staged(self._state, walk.state, walk.changed, 0, seconds, walk)
+
+    def rebuild(self, base: State, version: int) -> Staged:
+        """Stages any version, the mirror's own included, from `base` and the bucket alone.
+
+        `changed` holds every tensor. Raises as `stage` does, and RefusedWeights for another base.
+        """
+        if base.state_id != self.base_state_id:
+            raise _refused("the base checkpoint has changed since this pool began", base.state_id)
+        started = time.monotonic()
+        fresh = Follower(self._bucket, base, run_id=self._run_id, threads=self._threads)
+        staged = fresh.stage(version) if version else None
+        state = staged.state if staged else base
+        fetched = staged.bytes_fetched if staged else 0
+        seconds = time.monotonic() - started
+        return Staged(self._state, state, dict(state.tensors), fetched, seconds)
+
+    def reseed(self, staged: Staged) -> None:
+        """As `commit` of a rebuilt state; trusts nothing of what was held before."""
+        self.log.clear()
+        self._state = staged.state
 
     def _manifests_to(self, version: int) -> list[Manifest]:
         """Manifests from the one that follows our state up to `version`."""

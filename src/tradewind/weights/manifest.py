@@ -22,6 +22,7 @@ from tradewind.types.record import Record
 from tradewind.types.weights import WeightVersion
 from tradewind.weights.codec import HEADER_BYTES
 from tradewind.weights.digest import Leaf, digest_bytes
+from tradewind.weights.probe import Probe
 from tradewind.weights.tensors import STORAGE
 
 FORMAT = "tradewind-weights/2"
@@ -126,6 +127,8 @@ class Manifest(Record):
     piece_bytes: Annotated[int, Field(gt=0, le=MAX_PIECE, multiple_of=8)]
     bytes_full: Count
     """Of a dense copy of all tensors."""
+    probes: Annotated[tuple[Probe, ...], Field(max_length=64)] = ()
+    """What the publisher's arithmetic says about these weights. Empty: only bytes can be proven."""
     created_at: Annotated[float, Field(allow_inf_nan=False)]
     """Unix seconds."""
 
