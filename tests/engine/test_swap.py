@@ -8,6 +8,7 @@ import torch
 from slow_reference import bits_of_model, cached_greedy, prompts, scores
 from tinyllm import make_model
 
+from tradewind.pool.engines.embedded.scheduler import KvPolicy
 from tradewind.types import RefusedWeights
 from tradewind.weights.checkpoint import read_folder
 
@@ -46,6 +47,47 @@ def test_a_running_request_goes_on_over_its_old_kv(models, opened, other):
     assert listener.ids("r") == cached_greedy([(model, 5), (other, 9)], prompt)
     # the step that sampled token 5 belongs to version 0; its hook ran before the version was read
     assert listener.versions("r") == [0] * 5 + [3] * 9
+
+
+def test_recomputed_requests_go_on_over_old_kv(models, opened, other):
+    """After the swap every token and logprob is that of a fresh forward with the new weights."""
+    folder, model = models("llama")
+    listener = opened(folder, kv_policy=KvPolicy.RECOMPUTE, max_batch=8)
+    asked = prompts(4, seed=1)
+    for i, prompt in enumerate(asked):
+        listener.ask(f"r{i}", prompt, 200)
+    listener.until(lambda: all(listener.ids(f"r{i}") for i in range(4)))
+    listener.engine.swap(bits_of_model(other), 3)
+    listener.wait()
+    for i, prompt in enumerate(asked):
+        ids, versions = listener.ids(f"r{i}"), listener.versions(f"r{i}")
+        before = versions.count(0)
+        assert 0 < before < 200 and versions == [0] * before + [3] * (200 - before)
+        chosen, logprobs = scores(other, prompt + ids[:before], ids[before:])
+        assert ids[before:] == chosen
+        np.testing.assert_allclose(listener.logprobs(f"r{i}")[before:], logprobs, atol=1e-4)
+        assert ids[:before] == scores(model, prompt, ids[:before])[0]
+
+
+def test_recomputing_under_many_swaps_mixes_rows(models, opened, other):
+    """Requests of several lanes and ages, swapped back and forth; the last version decides."""
+    folder, model = models("llama")
+    listener = opened(folder, kv_policy=KvPolicy.RECOMPUTE, max_batch=6)
+    asked = prompts(10, seed=6, low=3, high=150)
+    for i, prompt in enumerate(asked):
+        listener.ask(f"r{i}", prompt, 60 + 9 * i)
+    for version in range(1, 7):
+        listener.engine.swap(bits_of_model(other if version % 2 else model), version)
+    listener.wait()
+    for i, prompt in enumerate(asked):
+        ids, versions = listener.ids(f"r{i}"), listener.versions(f"r{i}")
+        assert versions == sorted(versions)
+        for version in set(versions):
+            begin, end = versions.index(version), versions.index(version) + versions.count(version)
+            right = other if version % 2 else model
+            chosen, logprobs = scores(right, prompt + ids[:begin], ids[begin:end])
+            assert ids[begin:end] == chosen
+            np.testing.assert_allclose(listener.logprobs(f"r{i}")[begin:end], logprobs, atol=1e-4)
 
 
 def test_swap_blocks_until_the_version_is_active(models, opened, other):

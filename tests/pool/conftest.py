@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,21 @@ from tradewind.types import (
 )
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import write_file
+from tradewind.weights.probe import Probe
 from tradewind.weights.publish import Publisher
 from tradewind.weights.tensors import TensorSet
 
 RUN = "desk"
 KEY = "pool-key"
 WAIT_S = 110
+IDS = ((3, 1, 4, 1, 5), (9, 2, 6))
+"""What versions of `History` are probed with."""
+
+
+def fake_score(tensors: Mapping[str, np.ndarray], ids: Sequence[int]) -> list[float]:
+    """Stands for a model: every byte of every tensor and all ids so far have their say."""
+    weights = zlib.crc32(b"".join(tensors[name].tobytes() for name in sorted(tensors)))
+    return [-1 - (weights + sum(ids[: i + 2]) * (i + 3)) % 7 for i in range(len(ids) - 1)]
 
 
 class FakeEngine:
@@ -44,6 +54,9 @@ class FakeEngine:
         self.spoil: Callable[[dict[str, np.ndarray]], None] | None = None
         """Runs on what is served after each swap."""
         self.refuse: str | None = None
+        self.miscompute: Callable[[float], float] = lambda logprob: logprob
+        """What its arithmetic makes of the right logprob."""
+        self.scored = 0
         self.cancelled = threading.Event()
         self._running: dict[str, tuple[GenerateRequest, OnChunk, int]] = {}
         self._bell = threading.Condition()
@@ -78,6 +91,10 @@ class FakeEngine:
 
     def tensors(self) -> Bits:
         return {name: array.copy() for name, array in self.served.items()}
+
+    def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
+        self.scored += 1
+        return [[self.miscompute(p) for p in fake_score(self.served, ids)] for ids in sequences]
 
     def load(self) -> EngineLoad:
         return EngineLoad(
@@ -185,6 +202,9 @@ class History:
         self.publisher = Publisher(self.bucket, RUN)
         self.states = [base]
         self.versions: list[WeightVersion] = []
+        self.ids: Sequence[tuple[int, ...]] = ()
+        """Of the probes that the next versions carry."""
+        self.score = fake_score
 
     def publish_base(self) -> None:
         version = self.publisher.publish(0, None, {}, self.states[0], "base")
@@ -196,8 +216,9 @@ class History:
         after = {name: array.copy() for name, array in self.states[-1].items()}
         first = next(iter(after))
         after[first][number] ^= 1
+        probes = tuple(Probe.of(ids, self.score(after, ids)) for ids in self.ids)
         version = self.publisher.publish(
-            number, self.versions[-1], self.states[-1], after, "rl", step=number
+            number, self.versions[-1], self.states[-1], after, "rl", step=number, probes=probes
         )
         self.publisher.announce(version)
         self.states.append(after)

@@ -8,15 +8,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import torch
 
 from tradewind.pool.config import PoolConfig
+from tradewind.pool.engines.embedded.config import Rope
+from tradewind.pool.engines.embedded.engine import EmbeddedEngine
+from tradewind.pool.engines.embedded.rope import RotaryTable
 from tradewind.pool.main import serve
-from tradewind.types import GenerateChunk, GenerateRequest, PoolState
+from tradewind.pool.receiver import Receiver
+from tradewind.pool.status import PoolStatus
+from tradewind.types import GenerateChunk, GenerateRequest, PoolReport, PoolState
+from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.state import State
 
 KEY = "pool-key"
 WAIT_S = 60
@@ -88,6 +97,64 @@ def test_the_embedded_engine_serves_the_published_bytes(
     controller.stop = True
     thread.join(WAIT_S)
     assert not thread.is_alive()
+
+
+def test_wrong_arithmetic_over_right_bytes_is_served(tiny_llama: Any) -> None:
+    """A rotary base or an epsilon that is wrong leaves every digest as it should be."""
+    history, folder = tiny_llama
+    trainer = EmbeddedEngine.open(folder, dtype="float32", threads=1, max_tokens=512)
+    trainer.start()
+
+    def score(tensors: Any, ids: tuple[int, ...]) -> list[float]:
+        trainer.swap(tensors, 0)
+        return trainer.score([ids])[0]
+
+    engine = EmbeddedEngine.open(folder, dtype="float32", threads=1, max_tokens=512)
+    history.ids = tuple(tuple(range(start, 200, 9)) for start in range(3))
+    history.score = score
+    status = PoolStatus("paris", "http://x", history.versions[0].state_id)
+    receiver = Receiver(
+        engine,
+        history.bucket,
+        status,
+        PoolConfig(retry_s=1e-9, retry_max_s=1e-9),
+        lambda: State.of(0, read_folder(folder)),
+    )
+
+    def look() -> PoolReport:
+        receiver.follow()
+        return status.report(engine.load())
+
+    original = engine.swap
+    try:
+        receiver.boot(threading.Event())
+        history.publish_next()
+        now = look()
+        assert now.version == 1 and now.fingerprint is not None
+        assert now.fingerprint.mean < 1e-5
+        model = engine._model
+        right = model.shape, model._rotary
+        wrong_rotary = RotaryTable(Rope(5000.0), model.shape.head_dim, torch.float32)
+        for wrong in ((replace(right[0], eps=0.1), right[1]), (right[0], wrong_rotary)):
+            history.publish_next()
+
+            def swap(changed: Any, version: int, to: Any = wrong) -> float:
+                newest = version == history.versions[-1].version
+                model.shape, model._rotary = to if newest else right
+                return original(changed, version)
+
+            engine.swap = swap  # type: ignore[method-assign]
+            active = now.version
+            now = look()
+            assert (now.state, now.version) == (PoolState.REFUSING, active)
+            assert "other logprobs" in now.quarantined[-1].reason
+            engine.swap = original  # type: ignore[method-assign]
+            model.shape, model._rotary = right
+            now = look()
+            assert (now.state, now.version) == (PoolState.SERVING, active + 1)
+    finally:
+        trainer.stop()
+        engine.stop()
 
 
 @pytest.mark.slow

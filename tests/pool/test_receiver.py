@@ -23,8 +23,10 @@ NOW = 1e-9  # seconds until a refused version is tried again
 
 
 def make(history: Any, engine: Any, folder: Path, **config: Any) -> tuple[Receiver, PoolStatus]:
-    base = State.of(0, read_folder(folder))
-    status = PoolStatus("paris", "http://127.0.0.1:1", base.state_id)
+    def base() -> State:
+        return State.of(0, read_folder(folder))
+
+    status = PoolStatus("paris", "http://127.0.0.1:1", history.versions[0].state_id)
     given = PoolConfig(**{"retry_s": NOW, "retry_max_s": NOW, **config})
     return Receiver(engine, history.bucket, status, given, base), status
 
@@ -208,7 +210,7 @@ def test_an_engine_whose_weights_nobody_published_must_be_started_again(
     receiver, _ = booted(history, engine, folder)
     history.publish_next()
     engine.spoil = lambda served: served.update({"norm.weight": np.zeros(16, np.float32)})
-    with pytest.raises(EngineLost, match="put back"):
+    with pytest.raises(EngineLost, match="rebuilt from the base fails its proof"):
         receiver.follow()
 
 

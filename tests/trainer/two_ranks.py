@@ -38,6 +38,8 @@ def drive(folder, crew):
     repeated = crew.weights()
     assert all((repeated[name] == end[name]).all() for name in end)
     metrics = {f"{n}.{k}": v for n, m in enumerate((first, second)) for k, v in m.items()}
+    probes = crew.probe([(50, 3, 3), (4, 90, 7)])
+    metrics |= {f"probe.{p.ids}.{i}": x for p in probes for i, x in enumerate(p.logprobs)}
     return end, metrics
 
 

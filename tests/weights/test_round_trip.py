@@ -50,7 +50,8 @@ def test_a_late_pool_takes_all_missed_versions_in_one_staging(
     follower.commit(staged)
     assert same(follower.mirror, chain.states[4])
     assert follower.version == 4
-    assert same(follower.roll_back(), chain.states[1])
+    back = follower.recall(1)
+    assert back is not None and same(back.changed, chain.states[1])
 
 
 def test_the_base_checkpoint_is_not_written_to(new_chain: Callable[..., Any]) -> None:
@@ -63,7 +64,7 @@ def test_the_base_checkpoint_is_not_written_to(new_chain: Callable[..., Any]) ->
     assert same(base, chain.states[0])
 
 
-def test_roll_back_returns_the_tensors_that_undo_the_last_commit(
+def test_a_recall_stages_the_tensors_that_undo_the_last_commit(
     new_chain: Callable[..., Any],
 ) -> None:
     chain = new_chain(0)
@@ -72,7 +73,9 @@ def test_roll_back_returns_the_tensors_that_undo_the_last_commit(
     chain.publisher.announce(chain.publisher.publish(1, chain.versions[0], base, after, "rl"))
     follower = Follower(chain.bucket, base, run_id="run")
     follower.commit(follower.stage(1))
-    assert follower.roll_back().keys() == {"model.scale"}
+    back = follower.recall(0)
+    assert back is not None and back.changed.keys() == {"model.scale"}
+    follower.commit(back)
     assert same(follower.mirror, base)
     assert (follower.version, follower.state_id) == (0, chain.versions[0].state_id)
     follower.commit(follower.stage(1))

@@ -61,6 +61,8 @@ def _pool(facts: Facts, config: ControllerConfig, pool: PoolReport) -> Json:
         "lag": facts.counts.version - pool.version,
         "state": pool.state.value,
         "detail": pool.detail,
+        "proof": pool.proof,
+        "quarantined": [found.model_dump() for found in pool.quarantined],
         "alive": age <= config.pool_alive_s,
         "age_s": round(age, 1),
         "running": pool.running,

@@ -30,7 +30,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised with every incompatible change; a ledger of another schema is refused."""
 
 metadata = MetaData()
@@ -213,6 +213,8 @@ attestations = Table(
     Column("bytes_fetched", BigInteger, nullable=False),
     Column("stage_s", Double, nullable=False),
     Column("pause_ms", Double, nullable=False),
+    Column("probe_mean", Double),
+    Column("probe_max", Double),
 )
 
 evals = Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -36,12 +37,19 @@ class PoolConfig(Config):
     """Most requests that decode at once."""
     max_tokens: int = Field(default=32768, ge=1)
     """Tokens of KV memory."""
+    kv_policy: Literal["keep", "recompute"] = "keep"
+    """What a swap does to running requests of the embedded engine: `keep` goes on over keys and
+    values of the old weights, `recompute` reads all their ids again with the new ones. Prefixes of
+    another version are never served to a new request in either case."""
     base_wait_s: float = Field(default=600.0, gt=0)
     """How long to wait for version 0 in the bucket, in seconds."""
     poll_s: float = Field(default=0.2, gt=0)
     """How often the bucket is asked for a newer version, in seconds."""
     report_s: float = Field(default=1.0, gt=0)
     """How often the pool reports, in seconds."""
+    undo_versions: int = Field(default=4, ge=0)
+    """Versions back to which the pool goes without the network. Each costs about six bytes per
+    changed bf16 weight, and at most a dense copy of the changed tensors."""
     retry_s: float = Field(default=1.0, gt=0)
     """Wait before a refused version is tried again, in seconds; doubles up to `retry_max_s`."""
     retry_max_s: float = Field(default=30.0, gt=0)

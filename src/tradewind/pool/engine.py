@@ -1,7 +1,7 @@
 """The contract between the pool process and whatever decodes tokens. Torch-free.
 
     pool server ── submit, cancel ──►┌────────┐
-    receiver    ── swap ────────────►│ Engine │── on_chunk (engine thread) ──► server
+    receiver    ── swap, score ─────►│ Engine │── on_chunk (engine thread) ──► server
     reporter    ── load ────────────►└────────┘
 
 An engine runs in a thread (or process) of its own between `start` and `stop`. Every request that
@@ -10,7 +10,7 @@ was submitted gets exactly one last chunk: one with a `finish_reason` or one wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -73,6 +73,16 @@ class Engine(Protocol):
         """Copies of the tensors that are being served, under checkpoint names: the pool's proof.
 
         Blocks until a moment between two decode steps; decoding goes on after the copy.
+        """
+
+    def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Natural-log probability of each id given those before it, from the second id on, at
+        temperature 1, as the active version is really computed: the pool's second proof.
+
+        Blocks until a moment between two decode steps. Running requests and the prefix cache are
+        neither read nor changed. Numbers that are not finite are returned as they are. Raises
+        `UserError` for a sequence that the model cannot read, `Stalled` if the engine is dead or
+        does not answer.
         """
 
     def load(self) -> EngineLoad:

@@ -41,6 +41,7 @@ from tradewind.pool.status import PoolStatus
 from tradewind.types import TradewindError, UserError
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.digest import state_id
 from tradewind.weights.state import State
 
 log = logging.getLogger(__name__)
@@ -59,13 +60,15 @@ def serve(
     Raises UserError if this pool cannot serve this run, EngineLost if it must be started again.
     """
     key, bucket, folder = _essentials(config, workspace)
-    base = State.of(0, read_folder(folder))
+    base_state_id = state_id(read_folder(folder))
     with _listen(config.host, config.port) as listener:
         engine = (open_engine or open_embedded)(config, folder)
         port = listener.getsockname()[1]
         url = config.url or f"http://{_host_of(config.host)}:{port}"
-        status = PoolStatus(config.name, url, base.state_id)
-        receiver = Receiver(engine, bucket, status, config, base)
+        status = PoolStatus(config.name, url, base_state_id)
+        receiver = Receiver(
+            engine, bucket, status, config, lambda: State.of(0, read_folder(folder))
+        )
         _serve_with(engine, receiver, status, config, key, listener)
 
 
@@ -73,6 +76,7 @@ def open_embedded(config: PoolConfig, folder: Path) -> Engine:
     """The embedded engine; raises UserError if torch is missing or the model cannot be read."""
     try:
         from tradewind.pool.engines.embedded.engine import EmbeddedEngine
+        from tradewind.pool.engines.embedded.scheduler import KvPolicy
     except ImportError as error:
         raise UserError(
             "the embedded engine needs torch", value=error.name, fix="pip install tradewind[train]"
@@ -83,6 +87,7 @@ def open_embedded(config: PoolConfig, folder: Path) -> Engine:
         threads=config.threads,
         max_batch=config.max_batch,
         max_tokens=config.max_tokens,
+        kv_policy=KvPolicy(config.kv_policy),
     )
 
 

@@ -2,10 +2,14 @@
 
     boot     wait for version 0 ─► same base? ─► engine starts ─► newest version ─► proof ─► serve
     follow   newest? ─► stage (the old version serves) ─► swap ─► proof ─► commit, attest
-                 └── refused: the old version goes on, the sentence is reported, retry later
+                 ├── refused before the swap: the old version goes on, retry later
+                 ├── no proof: the old version is put back and proven, quarantine, retry later
+                 └── no proof for two versions in a row: rebuild mirror and engine from the base
+    go_to    an older or newer version, out of the undo log or through the bucket; proven like any
 
-The proof is taken from the engine: the digests of the tensors that it serves must give the state
-id. If they do not, the engine is given its old tensors back before anything else happens.
+The proof (`proof.py`) is taken from the engine: the digests of the tensors that it serves must give
+the state id, and its logprobs of the version's probes must be the trainer's. Between swap and proof
+the engine decodes already, and what it samples there carries the new version's number.
 """
 
 from __future__ import annotations
@@ -13,9 +17,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 from tradewind.pool.config import PoolConfig
-from tradewind.pool.engine import Engine
+from tradewind.pool.engine import Bits, Engine
+from tradewind.pool.failures import Failures
+from tradewind.pool.proof import FailedProof, Proof, Prover
 from tradewind.pool.status import PoolStatus
 from tradewind.types import (
     Attestation,
@@ -27,11 +35,9 @@ from tradewind.types import (
 )
 from tradewind.weights.bucket import Bucket, NotInBucket
 from tradewind.weights.chain import read_base
-from tradewind.weights.digest import leaves_of, root
 from tradewind.weights.follow import Follower, Staged
 from tradewind.weights.manifest import Manifest
 from tradewind.weights.state import State
-from tradewind.weights.tensors import TensorSet
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +47,11 @@ class EngineLost(TradewindError):
 
 
 class Receiver:
-    """Owns the mirror and the engine's weights; runs in one thread."""
+    """Owns the mirror and the engine's weights; runs in one thread.
+
+    `read_base` reads and hashes the base checkpoint: at boot, and when everything else has to be
+    made anew from it.
+    """
 
     def __init__(
         self,
@@ -49,14 +59,14 @@ class Receiver:
         bucket: Bucket,
         status: PoolStatus,
         config: PoolConfig,
-        base: State,
+        read_base: Callable[[], State],
     ) -> None:
         self._engine, self._bucket, self._status = engine, bucket, status
-        self._config, self._base = config, base
+        self._config, self._read_base = config, read_base
+        self._prover = Prover(engine)
         self._follower: Follower | None = None
-        self._refused: int | None = None
-        self._retry_at = 0.0
-        self._retry_s = config.retry_s
+        self._base_manifest: Manifest | None = None
+        self._failures = Failures(config)
 
     def run(self, stop: threading.Event) -> None:
         """Boots, then follows until `stop`. Raises UserError if the pool cannot serve this run and
@@ -72,13 +82,23 @@ class Receiver:
 
         Raises UserError for another base model or if version 0 does not come in time.
         """
-        base = self._await_base(stop)
-        if base is None:
+        manifest = self._await_base(stop)
+        if manifest is None:
             return
-        _check_base(self._base, base)
-        self._follower = Follower(self._bucket, self._base.tensors, run_id=base.run_id)
-        self._follower.read_base = lambda: self._base.tensors  # mapped files, so read again
+        base = replace(self._read_base(), probes=manifest.probes)
+        _check_base(base, manifest)
+        self._base_manifest = manifest
+        self._follower = Follower(self._bucket, base, run_id=manifest.run_id)
+        self._follower.log.keep = self._config.undo_versions
+        self._follower.read_base = lambda: self._read_base().tensors
         self._engine.start()
+
+    def go_to(self, version: int | None) -> None:
+        """From the next look on the pool goes to `version` and stays there; None: to the newest.
+
+        Any thread may call it. A version that the undo log holds needs no network.
+        """
+        self._status.pins(version)
 
     def follow(self) -> None:
         """One look at the bucket: activates the newest version, or says why it does not."""
@@ -87,18 +107,27 @@ class Receiver:
             return
         if (error := self._engine.load().error) is not None:
             raise EngineLost(error)
-        newest: int | None = None
+        target: int | None = None
+        pinned = self._status.pinned
+        source = "bucket" if pinned is None else "pinned version"
         try:
-            newest = follower.newest()
-            if newest is not None and self._due(newest, follower):
-                self._activate(newest, follower)
-                self._refused, self._retry_s = None, self._config.retry_s
-            self._status.trouble("bucket", None)
+            target = follower.newest() if pinned is None else pinned
+            if target is not None and self._due(target, follower):
+                self._activate(target, follower)
+                self._failures.clear()
+            elif target == follower.version:
+                self._status.settles()
+            self._status.trouble(source, None)
+        except FailedProof as error:
+            assert target is not None, "only a version can fail"
+            self._quarantine(target, str(error), follower)
         except RefusedWeights as error:
-            assert newest is not None, "only a version can be refused"
-            self._refuse(newest, str(error))
+            assert target is not None, "only a version can be refused"
+            self._refuse(target, str(error) + self._mend(follower))
+        except Stalled as error:
+            raise EngineLost(str(error)) from error
         except (UserError, NotInBucket) as error:
-            self._status.trouble("bucket", str(error))
+            self._status.trouble(source, str(error))
 
     def _await_base(self, stop: threading.Event) -> Manifest | None:
         """Version 0 of the run; None if the pool is stopped first."""
@@ -117,91 +146,146 @@ class Receiver:
             stop.wait(self._config.poll_s)
         return None
 
-    def _due(self, newest: int, follower: Follower) -> bool:
-        if newest == self._refused and time.monotonic() < self._retry_at:
+    def _due(self, target: int, follower: Follower) -> bool:
+        if not self._failures.due(target):
             return False
-        starting = self._status.state is PoolState.STARTING
-        return newest > follower.version or starting
+        if self._status.state is PoolState.STARTING:
+            return True
+        newer_only = self._status.pinned is None
+        return target > follower.version if newer_only else target != follower.version
 
     def _activate(self, version: int, follower: Follower) -> None:
         """Stage, swap, prove, commit, attest. The mirror moves only after the proof."""
+        staged, pause_s = None, 0.0
         if version == follower.version:
-            staged, pause_s = None, 0.0
-            self._prove(follower.state)
+            proof = self._prover.prove(follower.state)
         else:
-            staged = follower.stage(version)
-            pause_s = self._swap(staged)
+            staged = self._stage(version, follower)
+            pause_s, proof = self._swap(staged, follower)
             follower.commit(staged)
+        self._attest(follower.state, staged, pause_s, proof)
+
+    def _stage(self, version: int, follower: Follower) -> Staged:
+        """Out of the undo log; else through the bucket, from the mirror or, backwards, the base."""
+        try:
+            if (staged := follower.recall(version)) is not None:
+                return staged
+        except RefusedWeights as error:
+            log.warning("%s", error)
+            follower.log.clear()
+        if version > follower.version:
+            return follower.stage(version)
+        return follower.rebuild(self._base(), version)
+
+    def _base(self) -> State:
+        assert self._base_manifest is not None, "nothing is staged before boot"
+        return replace(self._read_base(), probes=self._base_manifest.probes)
+
+    def _attest(self, state: State, staged: Staged | None, pause_s: float, proof: Proof) -> None:
         attestation = Attestation(
             pool=self._status.pool,
-            version=version,
-            state_id=follower.state_id,
+            version=state.version,
+            state_id=state.state_id,
             bytes_fetched=staged.bytes_fetched if staged else 0,
             stage_s=staged.stage_s if staged else 0.0,
             pause_ms=1000 * pause_s,
             activated_at=time.time(),
+            probe_mean=proof.mean,
+            probe_max=proof.largest,
         )
-        self._status.serves(attestation)
+        self._status.serves(attestation, str(proof), self._prover.fingerprint)
         log.info(
-            "version %d serves: %s, %d bytes staged in %.2f s, paused %.1f ms",
-            version,
-            follower.state_id[:15],
+            "version %d serves: %s, %d bytes staged in %.2f s, paused %.1f ms, proven by %s",
+            state.version,
+            state.state_id[:15],
             attestation.bytes_fetched,
             attestation.stage_s,
             attestation.pause_ms,
+            proof,
         )
 
-    def _swap(self, staged: Staged) -> float:
-        """Seconds for which decoding stood still. Raises RefusedWeights with the old version back
-        in the engine.
+    def _swap(self, staged: Staged, follower: Follower) -> tuple[float, Proof]:
+        """Seconds for which decoding stood still, and the proof. Raises RefusedWeights with the old
+        version back in the engine.
         """
+        pause_s = self._give(staged.changed, staged.version)
         try:
-            pause_s = self._engine.swap(staged.changed, staged.version)
-        except Stalled as error:
-            raise EngineLost(str(error)) from error
+            return pause_s, self._prover.prove(staged.state)
+        except FailedProof as failed:
+            old = {name: staged.parent.tensors[name] for name in staged.changed}
+            try:
+                self._give(old, staged.parent.version)
+                self._prover.prove(staged.parent)
+            except RefusedWeights as error:
+                self._rescue(follower, f"{failed} The old version could not be put back: {error}")
+            raise
+
+    def _give(self, tensors: Bits, version: int) -> float:
+        """`Engine.swap`; what the engine cannot take is refused."""
+        try:
+            return self._engine.swap(tensors, version)
+        except RefusedWeights:
+            raise
         except UserError as error:
             raise RefusedWeights(
                 f"the engine: {error.what}", value=error.value, fix=error.fix
             ) from error
-        try:
-            self._prove(staged.state)
-        except RefusedWeights:
-            self._put_back(staged)
-            raise
-        return pause_s
 
-    def _put_back(self, staged: Staged) -> None:
-        old = {name: staged.parent.tensors[name] for name in staged.changed}
-        try:
-            self._engine.swap(old, staged.parent.version)
-            self._prove(staged.parent)
-        except (Stalled, UserError) as error:
-            raise EngineLost(f"the old version could not be put back: {error}") from error
+    def _quarantine(self, version: int, sentence: str, follower: Follower) -> None:
+        """The old version serves and is proven; it is rebuilt if the fault seems to be ours.
 
-    def _prove(self, state: State) -> None:
-        """What the engine serves has the digests of `state`.
-
-        Tensors that the engine never reads (a tied head that is stored twice) are taken from the
-        mirror.
+        A rebuild that did not help is not repeated: then it is the version that is wrong.
         """
-        served = self._engine.tensors()
-        tags = {name: state.tensors.tag(name) for name in served if name in state.tensors}
-        leaves = {**state.leaves, **leaves_of(TensorSet(served, tags))}
-        if root(leaves) != state.state_id:
-            odd = sorted(name for name in leaves if leaves[name] != state.leaves.get(name))
-            raise RefusedWeights(
-                f"after the swap to version {state.version} the engine serves other tensors",
-                value=odd[:3],
-                fix="start the pool again, and report this with its log",
-            )
+        self._status.quarantines(version, sentence)
+        self._failures.failed(version)
+        if self._failures.ours and not self._failures.rebuilt:
+            try:
+                self._rebuild(follower)
+                sentence += f" This pool has rebuilt version {follower.version} from its base."
+            except (UserError, NotInBucket) as error:
+                sentence += f" A rebuild from the base is not possible now: {error}"
+        self._refuse(version, sentence)
+
+    def _mend(self, follower: Follower) -> str:
+        """A version may be refused because our own mirror is damaged; says what was done then."""
+        if follower.intact():
+            return ""
+        try:
+            self._rebuild(follower)
+        except (UserError, NotInBucket) as error:
+            return f" The mirror is damaged, and cannot be rebuilt now: {error}"
+        return f" The mirror was damaged: version {follower.version} was rebuilt from the base."
+
+    def _rescue(self, follower: Follower, why: str) -> None:
+        """The engine holds what nobody published: rebuild it, or give it up."""
+        if self._failures.rebuilt:
+            raise EngineLost(f"{why} The engine had been rebuilt from the base before")
+        log.warning("%s", why)
+        try:
+            self._rebuild(follower)
+        except (UserError, NotInBucket) as error:
+            raise EngineLost(f"{why} A rebuild from the base is not possible: {error}") from error
+
+    def _rebuild(self, follower: Follower) -> None:
+        """Mirror and engine at the follower's version, from the base folder and the bucket alone.
+
+        All of it is verified before the engine gets any; until then it raises as `rebuild` does.
+        Raises EngineLost if the engine does not serve what it was given.
+        """
+        staged = follower.rebuild(self._base(), follower.version)
+        try:
+            self._give(staged.changed, staged.version)
+            self._prover.prove(staged.state)
+        except RefusedWeights as error:
+            raise EngineLost(f"an engine rebuilt from the base fails its proof: {error}") from error
+        follower.reseed(staged)
+        self._failures.healed()
+        self._status.rebuilt()
+        log.warning("version %d was rebuilt from the base and proven", follower.version)
 
     def _refuse(self, version: int, sentence: str) -> None:
-        if version != self._refused:
-            self._retry_s = self._config.retry_s
+        if self._failures.refused(version):
             log.warning("version %d is refused: %s", version, sentence)
-        self._refused = version
-        self._retry_at = time.monotonic() + self._retry_s
-        self._retry_s = min(2 * self._retry_s, self._config.retry_max_s)
         self._status.refuses(sentence)
 
 

@@ -8,9 +8,12 @@ import time
 from collections.abc import Iterable
 
 from tradewind.pool.engine import EngineLoad
-from tradewind.types import Attestation, PoolReport, PoolState
+from tradewind.types import Attestation, Fingerprint, PoolReport, PoolState, Quarantine
 
 log = logging.getLogger(__name__)
+
+SHOWN = 8
+"""Quarantined versions in a report."""
 
 
 class PoolStatus:
@@ -27,6 +30,11 @@ class PoolStatus:
         self._detail: str | None = "opens the model"
         self._troubles: dict[str, str] = {}
         self._attestations: dict[int, Attestation] = {}
+        self._proof: str | None = None
+        self._fingerprint: Fingerprint | None = None
+        self._quarantined: dict[int, Quarantine] = {}
+        self._pinned: int | None = None
+        self._rebuilds = 0
 
     @property
     def pool(self) -> str:
@@ -49,12 +57,17 @@ class PoolStatus:
         with self._lock:
             self._detail = detail
 
-    def serves(self, attestation: Attestation) -> None:
-        """A version is active and proven."""
+    def serves(
+        self, attestation: Attestation, proof: str, fingerprint: Fingerprint | None = None
+    ) -> None:
+        """A version is active and proven; it and those before it are in quarantine no longer."""
         with self._lock:
             self._state, self._detail = PoolState.SERVING, None
             self._version = attestation.version
             self._attestations[attestation.version] = attestation
+            self._proof, self._fingerprint = proof, fingerprint
+            for version in [v for v in self._quarantined if v <= attestation.version]:
+                del self._quarantined[version]
         self.news.set()
 
     def refuses(self, sentence: str) -> None:
@@ -64,6 +77,42 @@ class PoolStatus:
                 self._state = PoolState.REFUSING
             self._detail = sentence
         self.news.set()
+
+    def settles(self) -> None:
+        """The active version is the wanted one; what was refused is not asked for any more."""
+        with self._lock:
+            if self._state is PoolState.REFUSING:
+                self._state, self._detail = PoolState.SERVING, None
+
+    def quarantines(self, version: int, reason: str) -> None:
+        """`version` was active for a moment and failed its proof; the old one is back."""
+        with self._lock:
+            known = self._quarantined.pop(version, None)
+            tries = 1 + (known.tries if known else 0)
+            self._quarantined[version] = Quarantine(
+                version=version, reason=reason, tries=tries, at=time.time()
+            )
+            while len(self._quarantined) > SHOWN:
+                del self._quarantined[next(iter(self._quarantined))]
+        self.news.set()
+
+    def rebuilt(self) -> None:
+        """Mirror and engine have been made anew from the base checkpoint."""
+        with self._lock:
+            self._rebuilds += 1
+        self.news.set()
+
+    def pins(self, version: int | None) -> None:
+        """The pool was told to stay at `version`; None: to follow the newest."""
+        with self._lock:
+            self._pinned = version
+        self.news.set()
+
+    @property
+    def pinned(self) -> int | None:
+        """See `pins`."""
+        with self._lock:
+            return self._pinned
 
     def trouble(self, owner: str, sentence: str | None) -> None:
         """`owner` is out of reach while serving goes on; None when it is back."""
@@ -98,6 +147,11 @@ class PoolStatus:
                 waiting=load.waiting,
                 tokens_per_s=load.tokens_per_s,
                 dtype=load.dtype,
+                proof=self._proof,
+                fingerprint=self._fingerprint,
+                quarantined=tuple(self._quarantined.values()),
+                pinned=self._pinned,
+                rebuilds=self._rebuilds,
                 attestations=tuple(self._attestations.values()),
                 at=time.time(),
             )

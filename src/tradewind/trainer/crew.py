@@ -22,6 +22,7 @@ from tradewind.trainer import checkpoint
 from tradewind.trainer.learner import Bits, Learner
 from tradewind.trainer.step import Metrics, Trainer
 from tradewind.types import Sample
+from tradewind.weights.probe import Ids, Probe
 
 SAMPLES = TypeAdapter(list[Sample])
 
@@ -47,6 +48,16 @@ class Crew:
         """All bf16 weights, on the first rank."""
         self._tell("weights")
         return self.learner.weights()
+
+    def probe(self, sequences: Sequence[Ids]) -> tuple[Probe, ...]:
+        """Log-probabilities of `sequences` by the weights in memory."""
+        self._tell("probe", sequences=sequences)
+        return self.learner.probe(sequences)
+
+    @property
+    def vocabulary(self) -> int:
+        """Ids that the model can read."""
+        return int(self.learner.policy.inner.config.vocab_size)
 
     def adopt(self, published: Bits) -> int:
         """Take over published weights; how many values of the first rank differed."""
@@ -78,6 +89,8 @@ class Crew:
                     self.trainer.step(samples, **command)
                 case "weights":
                     self.learner.weights()
+                case "probe":
+                    self.learner.probe([tuple(ids) for ids in command["sequences"]])
                 case "adopt":
                     self.learner.adopt(self._spread({}))
                 case "save":

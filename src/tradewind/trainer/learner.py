@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from tradewind.trainer import corpus
 from tradewind.trainer.arithmetic import compute_dtype
 from tradewind.trainer.config import OptimiserConfig
-from tradewind.trainer.forest import Forest, plant, split
+from tradewind.trainer.forest import Forest, in_prefix_order, plant, split
 from tradewind.trainer.master import MasterWeights, local
 from tradewind.trainer.policy import Policy
 from tradewind.trainer.ranks import Ranks
 from tradewind.types import Sample, UserError
+from tradewind.weights.probe import Ids, Probe
 
 Objective = Callable[[Forest, Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]
 """(forest, logp [N], entropy [R]) -> (sum of the loss, sums to report; the same names always)."""
@@ -93,6 +95,19 @@ class Learner:
             for name, term in {**report, "loss": loss}.items():
                 sums[name] = sums.get(name, 0.0) + (term.item() if real else 0.0)
         return self.ranks.sums(sums)
+
+    @torch.no_grad()
+    def probe(self, sequences: Sequence[Ids]) -> tuple[Probe, ...]:
+        """What this trainer computes for `sequences`, by the rounded weights that it publishes.
+
+        Every rank must call it, with the same sequences; one micro-batch, no gradients.
+        """
+        samples = corpus.row_samples([list(ids) for ids in sequences], True, "probe")
+        ordered = in_prefix_order(samples)
+        logp, _ = self.policy(plant(ordered, 0).to(self.ranks.device))
+        parts = logp.float().cpu().split([len(sample.ids) - 1 for sample in ordered])
+        found = {s.ids: Probe.of(s.ids, p.tolist()) for s, p in zip(ordered, parts, strict=True)}
+        return tuple(found[ids] for ids in sequences)
 
     def update(self, lr: float, scale: float, number: int) -> float:
         """One AdamW step with gradients times `scale`; the gradient norm before clipping."""

@@ -7,16 +7,20 @@ for late pools come after that, in the background (see `weights/ladder.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import UserError, WeightVersion
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.follow import Follower
 from tradewind.weights.ladder import Ladder, LadderStatus
+from tradewind.weights.probe import Ids, Probe, draw_ids
 from tradewind.weights.publish import Publisher
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
+
+PROBE_IDS = "probe_ids"
+"""Key in the ledger's run table."""
 
 
 class Lineage:
@@ -66,10 +70,32 @@ class Lineage:
             return self._base
         return follower.stage(version.version).state.tensors
 
-    def publish(self, new: Mapping[str, Array], stage: str, step: int) -> WeightVersion:
-        """Upload the successor of `version`; nothing is committed or announced yet."""
+    def probe_ids(self, vocabulary: int, texts: Sequence[Sequence[int]] = ()) -> tuple[Ids, ...]:
+        """The id sequences by which this run's versions are probed: the same in every version.
+
+        Whoever asks first decides: openings of `texts` if it has some, and draws of the run's seed.
+        """
+        known = self._ledger.meta(PROBE_IDS)
+        if known is None:
+            known = draw_ids(vocabulary, self._run_id, texts)
+            self._ledger.set_meta(PROBE_IDS, known)
+        return tuple(tuple(ids) for ids in known)
+
+    def publish(
+        self, new: Mapping[str, Array], stage: str, step: int, probes: tuple[Probe, ...]
+    ) -> WeightVersion:
+        """Upload the successor of `version`; nothing is committed or announced yet.
+
+        `probes` are computed with `new`.
+        """
         return self._publisher.publish(
-            self.version.version + 1, self.version, self.tensors, self.named(new), stage, step=step
+            self.version.version + 1,
+            self.version,
+            self.tensors,
+            self.named(new),
+            stage,
+            step=step,
+            probes=probes,
         )
 
     def announce(self, version: WeightVersion, new: Mapping[str, Array]) -> None:

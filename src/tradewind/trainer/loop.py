@@ -115,13 +115,16 @@ class Loop:
         """Make the step durable, in the one order that survives a crash anywhere."""
         self.pulse.doing(f"publish step {number}")
         new = self.crew.weights()
+        probing = time.monotonic()
+        probes = self.crew.probe(self.lineage.probe_ids(self.crew.vocabulary))
         uploading = time.monotonic()
-        version = self.lineage.publish(new, STAGE, number)
+        version = self.lineage.publish(new, STAGE, number, probes)
         uploaded = time.monotonic()
         if (number + 1) % self.config.checkpoint_every == 0 or number + 1 == self.config.steps:
             self.crew.save(STAGE, number + 1, self.config.keep_checkpoints)
         metrics |= {
             "trainer/wait/seconds": self.waited,
+            "trainer/probe/seconds": uploading - probing,
             "trainer/publish/seconds": uploaded - uploading,
             "trainer/publish/bytes": float(version.bytes_shipped),
             "trainer/checkpoint/seconds": time.monotonic() - uploaded,

@@ -22,7 +22,14 @@ from tradewind.types.score import Score
 from tradewind.types.step import Step
 from tradewind.types.task import Split, Task
 from tradewind.types.turn import Completion, FinishReason, Turn, TurnState, VersionSpan
-from tradewind.types.weights import Attestation, PoolReport, PoolState, WeightVersion
+from tradewind.types.weights import (
+    Attestation,
+    Fingerprint,
+    PoolReport,
+    PoolState,
+    Quarantine,
+    WeightVersion,
+)
 
 __all__ = [
     "Attestation",
@@ -31,6 +38,7 @@ __all__ = [
     "Completion",
     "Conflict",
     "Event",
+    "Fingerprint",
     "FinishReason",
     "GenerateChunk",
     "GenerateRequest",
@@ -46,6 +54,7 @@ __all__ = [
     "PoolState",
     "Priority",
     "Purpose",
+    "Quarantine",
     "Record",
     "RefusedWeights",
     "RolloutId",

@@ -52,6 +52,35 @@ class Attestation(Record):
     """How long decoding stood still."""
     activated_at: float
     """Unix seconds."""
+    probe_mean: float | None = None
+    """Mean |d logprob| between pool and trainer over the version's probes, in nats; None if the
+    version has none and was proven by its state id alone."""
+    probe_max: float | None = None
+    """The largest of them."""
+
+
+class Fingerprint(Record):
+    """How far a pool's arithmetic is from the trainer's, on bytes that were proven equal.
+
+    Example: `Fingerprint(version=1, tokens=69, mean=1.1e-5, largest=7e-5)`.
+    """
+
+    version: int
+    """On which it was measured: the first with probes since the pool started."""
+    tokens: int
+    mean: float
+    """Of |d logprob|, in nats."""
+    largest: float
+
+
+class Quarantine(Record):
+    """A version that a pool had to take back, and why. It is tried again, more and more seldom."""
+
+    version: int
+    reason: str
+    tries: int
+    at: float
+    """Unix seconds of the last try."""
 
 
 class PoolReport(Record):
@@ -70,6 +99,16 @@ class PoolReport(Record):
     tokens_per_s: float
     """Generated, over the last ten seconds."""
     dtype: str
+    proof: str | None = None
+    """How the active version was proven: by its state id alone, or by probes as well."""
+    fingerprint: Fingerprint | None = None
+    """None before the first version with probes."""
+    quarantined: tuple[Quarantine, ...] = ()
+    """Versions later than the active one that failed their proof; at most eight, newest last."""
+    pinned: int | None = None
+    """Version at which the pool was told to stay; None follows the newest."""
+    rebuilds: int = 0
+    """How often the pool has rebuilt mirror and engine from its base checkpoint."""
     attestations: tuple[Attestation, ...] = ()
     """Those not yet acknowledged by the controller."""
     at: float

@@ -2,7 +2,8 @@
 
     newest ──► stage: pointer ─► cheapest way from our state or the base ─► every frame, verified
                       ─► decode into a shadow ─► every tensor's digest ─► every state id
-           ──► commit: the shadow becomes the mirror          (roll_back: the other way round)
+           ──► commit: the shadow becomes the mirror, what it replaces goes to the undo log
+    recall ──► the same, out of the undo log: back or forward, without the network
 
 The mirror is this side's copy of the policy, in checkpoint names. `stage` never touches it: a
 refusal at any point leaves it as it was (promise W2). Several missed versions are one staging.
@@ -16,9 +17,12 @@ from dataclasses import dataclass
 
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.chain import newest_version
+from tradewind.weights.digest import leaves_of
+from tradewind.weights.shadow import refused
 from tradewind.weights.staging import Meter, ReadBase, Staging
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
+from tradewind.weights.undo import UndoLog, Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Staged:
     detours: tuple[str, ...]
     """Why cheaper ways were given up, a sentence each."""
     stage_s: float
+    walk: Walk | None = None
+    """How it was reached if it came out of the undo log."""
 
     @property
     def version(self) -> int:
@@ -52,26 +58,30 @@ class Staged:
 class Follower:
     """One receiver of one run's weights; used by one thread.
 
-    `mirror` holds the tensors of `version` (0: the base checkpoint). `base_state_id` is needed
-    only if `version` is not 0. `threads` decode and hash at the same time.
+    `mirror` holds the tensors of `version` (0: the base checkpoint), or is a state that has been
+    hashed already. `base_state_id` is needed only if `version` is not 0. `threads` decode and hash
+    at the same time.
     """
 
     def __init__(
         self,
         bucket: Bucket,
-        mirror: Mapping[str, Array],
+        mirror: Mapping[str, Array] | State,
         version: int = 0,
         *,
         run_id: str,
         base_state_id: str | None = None,
         threads: int = 1,
     ) -> None:
-        assert version == 0 or base_state_id, "a mirror that is not the base must name its base"
+        self._state = (
+            mirror if isinstance(mirror, State) else State.of(version, mirror, threads=threads)
+        )
+        assert self.version == 0 or base_state_id, "a mirror that is not the base must name it"
         self._bucket = bucket
         self._run_id = run_id
         self._threads = threads
-        self._state = State.of(version, mirror, threads=threads)
-        self._previous: State | None = None
+        self.log = UndoLog()
+        """Versions that `recall` reaches."""
         self._announced: int | None = None
         self.base_state_id = base_state_id or self._state.state_id
         self.read_base: ReadBase | None = None
@@ -96,6 +106,12 @@ class Follower:
     def mirror(self) -> TensorSet:
         """The tensors of `version`."""
         return self._state.tensors
+
+    def intact(self) -> bool:
+        """Whether the mirror still has the digests that it had; hashes all of it."""
+        state = self._state
+        now = leaves_of(state.tensors, threads=self._threads)
+        return now == state.leaves
 
     def newest(self) -> int | None:
         """The highest announced version; None before the base is announced."""
@@ -134,19 +150,58 @@ class Follower:
         )
 
     def commit(self, staged: Staged) -> None:
-        """The staged version becomes the mirror; what it replaces is kept for `roll_back`."""
+        """The staged version becomes the mirror; the undo log keeps the way back."""
         assert staged.parent is self._state, "staged from another state than the mirror's"
-        self._previous, self._state = self._state, staged.state
+        if staged.walk is not None:
+            self.log.commit(staged.walk)
+        else:
+            self.log.record(staged.parent, staged.state)
+        self._state = staged.state
 
-    def roll_back(self) -> dict[str, Array]:
-        """Goes back to the state before the last `commit`; returns the tensors that differ.
+    def recall(self, version: int) -> Staged | None:
+        """Stages a version out of the undo log; None if the log does not reach it.
 
-        Possible once after each commit; asserts otherwise.
+        Verified like any other. Raises RefusedWeights, and leaves the mirror as it is, if the log
+        is damaged.
         """
-        assert self._previous is not None, "there is no version to go back to"
-        undone, self._state, self._previous = self._state, self._previous, None
-        return {
-            name: self._state.tensors[name]
-            for name, leaf in self._state.leaves.items()
-            if undone.leaves[name] != leaf
-        }
+        started = time.monotonic()
+        walk = self.log.walk(self._state, version)
+        if walk is None:
+            return None
+        seconds = time.monotonic() - started
+        return Staged(
+            parent=self._state,
+            state=walk.state,
+            changed=walk.changed,
+            bytes_fetched=0,
+            objects=0,
+            detours=(),
+            stage_s=seconds,
+            walk=walk,
+        )
+
+    def rebuild(self, base: State, version: int) -> Staged:
+        """Stages any version, the mirror's own included, from `base` and the bucket alone.
+
+        `changed` holds every tensor. Raises as `stage` does, and RefusedWeights for another base.
+        """
+        if base.state_id != self.base_state_id:
+            raise refused("the base checkpoint has changed since this pool began", base.state_id)
+        started = time.monotonic()
+        fresh = Follower(self._bucket, base, run_id=self._run_id, threads=self._threads)
+        staged = fresh.stage(version) if version else None
+        state = staged.state if staged else base
+        return Staged(
+            parent=self._state,
+            state=state,
+            changed=dict(state.tensors),
+            bytes_fetched=staged.bytes_fetched if staged else 0,
+            objects=staged.objects if staged else 0,
+            detours=staged.detours if staged else (),
+            stage_s=time.monotonic() - started,
+        )
+
+    def reseed(self, staged: Staged) -> None:
+        """As `commit` of a rebuilt state; trusts nothing of what was held before."""
+        self.log.clear()
+        self._state = staged.state

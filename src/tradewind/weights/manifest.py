@@ -22,6 +22,7 @@ from tradewind.types.record import Record
 from tradewind.types.weights import WeightVersion
 from tradewind.weights.codec import HEADER_BYTES
 from tradewind.weights.digest import Leaf, digest_bytes
+from tradewind.weights.probe import Probe
 from tradewind.weights.tensors import STORAGE
 
 FORMAT = "tradewind-weights/2"
@@ -163,6 +164,8 @@ class Manifest(Record):
     piece_bytes: PieceBytes
     bytes_full: Count
     """Of a dense copy of all tensors."""
+    probes: Annotated[tuple[Probe, ...], Field(max_length=64)] = ()
+    """What the publisher's arithmetic says about these weights. Empty: only bytes can be proven."""
     created_at: Annotated[float, Field(allow_inf_nan=False)]
     """Unix seconds."""
 

@@ -28,6 +28,7 @@ from tradewind.weights.manifest import (
     pointer_key,
     unpack,
 )
+from tradewind.weights.probe import Probe
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
 from tradewind.weights.upload import entry_of, upload
@@ -53,14 +54,16 @@ class Publisher:
         stage: str,
         *,
         step: int = 0,
+        probes: tuple[Probe, ...] = (),
     ) -> WeightVersion:
         """Uploads `new` as `version`, a delta to `old`, the tensors of `parent`; announces nothing.
 
-        Version 0 has no parent, and `old` is not looked at. Idempotent. Raises UserError if `old`
-        is not what `parent` published or names, shapes or dtypes differ, and Conflict if `version`
-        is not the one after `parent` or the bucket belongs to another run.
+        Version 0 has no parent, and `old` is not looked at. `probes` are what the publisher
+        computes with `new`. Idempotent: the probes of the first attempt stand. Raises UserError if
+        `old` is not what `parent` published or names, shapes or dtypes differ, and Conflict if
+        `version` is not the one after `parent` or the bucket belongs to another run.
         """
-        after = State.of(version, TensorSet.of(new), threads=self._threads)
+        after = State.of(version, TensorSet.of(new), threads=self._threads, probes=probes)
         if parent is None:
             if version != 0:
                 raise Conflict(f"version {version} has no parent, only version 0 is the base")
@@ -126,6 +129,7 @@ class Publisher:
             piece_bytes=self._piece_bytes,
             bytes_full=state.tensors.nbytes,
             created_at=time.time(),
+            probes=state.probes,
         )
 
     def _delta(
@@ -150,6 +154,7 @@ class Publisher:
             piece_bytes=delta.piece_bytes,
             bytes_full=after.tensors.nbytes,
             created_at=time.time(),
+            probes=after.probes,
         )
 
     def _put_manifest(self, manifest: Manifest) -> WeightVersion:
@@ -190,8 +195,10 @@ class Publisher:
 
 
 def _same_version(held: Manifest, ours: Manifest) -> bool:
-    """Equal but for the time and for how the delta was coded, which a new release may change."""
-    free = ("created_at", "tensors", "frames", "piece_bytes")
+    """Equal but for the time, for how the delta was coded, which a new release may change, and for
+    the last digits of the probes, which depend on the machine.
+    """
+    free = ("created_at", "tensors", "frames", "piece_bytes", "probes")
     return held == ours.model_copy(update={name: getattr(held, name) for name in free})
 
 

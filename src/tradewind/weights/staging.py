@@ -95,7 +95,7 @@ class Staging:
             try:
                 route = trip.cheapest(self._sized(trip, hops))
                 assert route is not None, "a way that fails is the last one if there is no other"
-                return self._travel(route, goal)
+                return replace(self._travel(route, goal), probes=goal.probes)
             except BlockedError as error:
                 self.detours.append(str(error.refusal))
                 if error.hop is None:

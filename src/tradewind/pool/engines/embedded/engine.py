@@ -1,11 +1,11 @@
 """The embedded engine: one thread that alternates between commands and decode steps.
 
-    submit, cancel, swap ──► inbox ──►┌───────────────────────────────────┐
-                                      │ commands → admit → forward →      │──► on_chunk
+    submit, cancel,   ──► inbox ─────►┌───────────────────────────────────┐
+    swap, score                       │ commands → admit → forward →      │──► on_chunk
     stage (caller's thread) ─────────►│ sample → deliver, and again       │
                                       └───────────────────────────────────┘
-    consumes   GenerateRequest, changed tensors
-    produces   GenerateChunk; tensors as they are served
+    consumes   GenerateRequest, changed tensors, sequences to be scored
+    produces   GenerateChunk; tensors as they are served, scores as they are computed
     waits for  a command, when nobody runs
     unblocked  by any command; the wait has a deadline and is entered again
 
@@ -22,26 +22,30 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Ordered
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from tradewind.pool.engine import Bits, EngineLoad, OnChunk
+from tradewind.pool.engines.embedded import scoring
 from tradewind.pool.engines.embedded.config import read_shape
 from tradewind.pool.engines.embedded.kv import KvMemory
 from tradewind.pool.engines.embedded.model import Model
 from tradewind.pool.engines.embedded.prefix import PrefixCache
 from tradewind.pool.engines.embedded.sampler import Draw, sample, uniform
-from tradewind.pool.engines.embedded.scheduler import Scheduler
+from tradewind.pool.engines.embedded.scheduler import KvPolicy, Scheduler
 from tradewind.pool.engines.embedded.sequence import Sequence
 from tradewind.pool.engines.embedded.served import ServedWeights
 from tradewind.types import FinishReason, GenerateRequest, Stalled, UserError
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 IDLE_S = 1.0
 """How long one wait for a command lasts."""
@@ -94,11 +98,19 @@ def one_thread(after: int) -> Iterator[None]:
 class EmbeddedEngine:
     """Implements `tradewind.pool.engine.Engine` on torch for CPUs."""
 
-    def __init__(self, model: Model, *, threads: int, max_batch: int, max_tokens: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        threads: int,
+        max_batch: int,
+        max_tokens: int,
+        kv_policy: KvPolicy = KvPolicy.KEEP,
+    ) -> None:
         self._model, self._threads = model, threads
         self._prefixes = PrefixCache(max_tokens // 2)
         memory = KvMemory(model.shape, model.dtype, max_tokens)
-        self._scheduler = Scheduler(memory, self._prefixes, max_batch)
+        self._scheduler = Scheduler(memory, self._prefixes, max_batch, kv_policy)
         self._scheduler.turn_to(0)
         self._inbox: deque[Command] = deque()
         self._bell = threading.Condition()
@@ -121,13 +133,15 @@ class EmbeddedEngine:
         threads: int | None = None,
         max_batch: int = 64,
         max_tokens: int = 32768,
+        kv_policy: KvPolicy = KvPolicy.KEEP,
     ) -> EmbeddedEngine:
         """Reads a checkpoint folder and returns a stopped engine at version 0.
 
         `dtype` is that of the arithmetic; weights are served exactly as stored (bf16, fp16, fp32),
         and bf16 arithmetic refuses weights that are not bf16. `max_tokens` bounds the KV memory of
         running requests, `max_batch` their number; users get an eighth on top, the prefix cache
-        half of it. Raises `UserError` for a folder or an option that cannot be served.
+        half of it. `kv_policy` is what a swap does to running requests. Raises `UserError` for a
+        folder or an option that cannot be served.
         """
         count = torch.get_num_threads() if threads is None else threads
         sizes = {"threads": count, "max_batch": max_batch, "max_tokens": max_tokens}
@@ -139,7 +153,9 @@ class EmbeddedEngine:
         with torch.inference_mode(), one_thread(count):
             weights.read(Path(folder))
         model = Model(shape, weights, arithmetic)
-        return cls(model, threads=count, max_batch=max_batch, max_tokens=max_tokens)
+        return cls(
+            model, threads=count, max_batch=max_batch, max_tokens=max_tokens, kv_policy=kv_policy
+        )
 
     def start(self) -> None:
         """See `Engine.start`."""
@@ -193,15 +209,27 @@ class EmbeddedEngine:
                 active.set_exception(Stalled(f"a swap ({why})", owner="engine", seconds=0))
 
             self._post(Command(exchange, refuse))
-            try:
-                return active.result(DEADLINE_S)
-            except FutureTimeout:
-                raise Stalled("the end of a step", owner="engine", seconds=DEADLINE_S) from None
+            return _await(active)
 
     def tensors(self) -> Bits:
         """See `Engine.tensors`. Decoding goes on meanwhile."""
         with one_thread(self._threads):
             return self._model.weights.bits()
+
+    def score(self, sequences: Ordered[Ordered[int]]) -> list[list[float]]:
+        """See `Engine.score`. Decoding stands still for one pass over `sequences`."""
+        scoring.check(self._model, sequences)
+        scored: Future[list[list[float]]] = Future()
+
+        def compute() -> None:
+            self.steps += 1
+            scored.set_result(scoring.score(self._model, sequences))
+
+        def refuse(why: str) -> None:
+            scored.set_exception(Stalled(f"scores ({why})", owner="engine", seconds=0))
+
+        self._post(Command(compute, refuse))
+        return _await(scored)
 
     def load(self) -> EngineLoad:
         """See `Engine.load`."""
@@ -323,6 +351,13 @@ class EmbeddedEngine:
         if self._scheduler.find(request.request_id) is not None:
             return f"request {request.request_id} is running already"
         return None
+
+
+def _await(answer: Future[T]) -> T:
+    try:
+        return answer.result(DEADLINE_S)
+    except FutureTimeout:
+        raise Stalled("the end of a step", owner="engine", seconds=DEADLINE_S) from None
 
 
 def _draw(sequence: Sequence) -> Draw:

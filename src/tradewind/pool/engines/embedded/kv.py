@@ -73,6 +73,13 @@ class Lane:
         self.decoding += 1
         sequence.decoding = True
 
+    def stop_decoding(self, sequence: Sequence) -> None:
+        """The other way round; what the sequence's row holds is worth nothing any more."""
+        assert sequence.decoding and sequence.done == 0
+        self.decoding -= 1
+        self._exchange(sequence.row, self.decoding)
+        sequence.decoding = False
+
     def remove(self, sequence: Sequence) -> None:
         """Frees the sequence's row and keeps the others dense."""
         if sequence.decoding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from enum import StrEnum
 
 from tradewind.pool.engines.embedded.kv import KvMemory
 from tradewind.pool.engines.embedded.prefix import BLOCK, PrefixCache
@@ -18,6 +19,16 @@ MIN_PART = 64
 """Prompt ids that a step reads at least, however many sequences decode."""
 
 
+class KvPolicy(StrEnum):
+    """What a swap does to the keys and values of running sequences."""
+
+    KEEP = "keep"
+    """They stay: no pause, and the rest of a sequence attends to what older weights computed."""
+    RECOMPUTE = "recompute"
+    """All ids so far are read again with the new weights: as if the version had always been there,
+    at the price of one prompt per running sequence."""
+
+
 def user_share(total: int) -> int:
     """What is kept free for users beyond a limit of `total` (promise U1)."""
     return max(1, total // 8)
@@ -26,9 +37,16 @@ def user_share(total: int) -> int:
 class Scheduler:
     """Waiting, reading (their prompt) and decoding sequences. Used by the engine thread only."""
 
-    def __init__(self, memory: KvMemory, prefixes: PrefixCache, max_batch: int) -> None:
+    def __init__(
+        self,
+        memory: KvMemory,
+        prefixes: PrefixCache,
+        max_batch: int,
+        kv_policy: KvPolicy = KvPolicy.KEEP,
+    ) -> None:
         self.memory, self.prefixes = memory, prefixes
         self.max_batch = max_batch
+        self.kv_policy = kv_policy
         self.waiting: list[Sequence] = []
         """Sorted by rank."""
         self.reading: list[Sequence] = []
@@ -129,13 +147,23 @@ class Scheduler:
             self.reading.remove(sequence)
 
     def turn_to(self, version: int) -> None:
-        """The weights are now `version`: running sequences go on over their old KV, and nothing
+        """The weights are now `version`: running sequences go on as the policy says, and nothing
         old is served to a new one.
         """
         self.version = version
         self.prefixes.turn_to(version)
         for sequence in self.running.values():
+            if self.kv_policy is KvPolicy.RECOMPUTE:
+                self._read_again(sequence)
             sequence.kv_version = -1 if sequence.done else version
+
+    def _read_again(self, sequence: Sequence) -> None:
+        """All ids so far become a prompt to be read; the sequence keeps its row."""
+        sequence.done, sequence.chain = 0, []
+        if sequence.decoding:
+            assert sequence.lane is not None
+            sequence.lane.stop_decoding(sequence)
+            insort(self.reading, sequence, key=lambda s: s.rank)
 
     def everyone(self) -> list[Sequence]:
         """All unfinished sequences."""

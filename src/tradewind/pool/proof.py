@@ -1,0 +1,141 @@
+"""Proof that an engine serves a version (promise W5): its bytes, then its arithmetic.
+
+    tensors() ──► digests ──► state id equal?     the bytes that are multiplied are the published
+    score()   ──► |d logprob| of the probes        and they are multiplied as the trainer does it
+                  small for this pool?
+
+Two implementations of one model differ in their last digits, so equality is not to be had: fp32
+against fp32 by about 1e-5 nats, bf16 by about 1e-2. Each pool therefore measures its own distance
+from the trainer on the first version with probes whose bytes it has proven: its fingerprint. Later
+versions may differ by `FACTOR` times that and a floor. What is wrong from the start has no honest
+fingerprint, so a mean above `CEILING` is refused outright.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tradewind.pool.engine import Engine
+from tradewind.types import Fingerprint, RefusedWeights, UserError
+from tradewind.weights.digest import leaves_of, root
+from tradewind.weights.probe import Probe
+from tradewind.weights.state import State
+from tradewind.weights.tensors import TensorSet
+
+CEILING = 0.05
+"""Mean |d logprob| in nats above which no pool serves."""
+FACTOR = 4.0
+"""Times the fingerprint that a later version may differ."""
+MEAN_FLOOR, MAX_FLOOR = 1e-3, 1e-2
+"""Nats that mean and largest difference may always have: below them, a difference moves a sampling
+probability by 0.1 % and 1 %, which rollouts do not notice."""
+
+
+class FailedProof(RefusedWeights):
+    """The engine does not serve what it was given; it has to get its old tensors back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What has been compared; `mean` and `largest` are None for a version without probes."""
+
+    tokens: int
+    mean: float | None
+    largest: float | None
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return "state id only (the version has no probes)"
+        return (
+            f"state id and {self.tokens} probe logprobs "
+            f"(mean |d| {self.mean:.1e}, max {self.largest:.1e})"
+        )
+
+
+class Prover:
+    """Proves versions of one engine. `fingerprint` is None before the first one with probes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.fingerprint: Fingerprint | None = None
+
+    def prove(self, state: State) -> Proof:
+        """The engine serves `state`.
+
+        Raises FailedProof if it does not, Stalled if the engine does not answer.
+        """
+        self._prove_bytes(state)
+        if not state.probes:
+            return Proof(0, None, None)
+        proof = self._measure(state.probes)
+        if self.fingerprint is None:
+            self._begin(state, proof)
+        else:
+            _compare(state, proof, self.fingerprint)
+        return proof
+
+    def _prove_bytes(self, state: State) -> None:
+        """Tensors that the engine never reads (a tied head that is stored twice) are taken from the
+        mirror.
+        """
+        served = self._engine.tensors()
+        tags = {name: state.tensors.tag(name) for name in served if name in state.tensors}
+        leaves = {**state.leaves, **leaves_of(TensorSet(served, tags))}
+        if root(leaves) != state.state_id:
+            odd = sorted(name for name in leaves if leaves[name] != state.leaves.get(name))
+            raise FailedProof(
+                f"after the swap to version {state.version} the engine serves other tensors",
+                value=odd[:3],
+                fix="start the pool again, and report this with its log",
+            )
+
+    def _measure(self, probes: Sequence[Probe]) -> Proof:
+        try:
+            scores = self._engine.score([probe.ids for probe in probes])
+        except UserError as error:
+            raise FailedProof(
+                f"the probes of this version cannot be scored ({error.what})",
+                value=error.value,
+                fix="publish it with probes of the base model's vocabulary",
+            ) from error
+        theirs = list(chain.from_iterable(probe.logprobs for probe in probes))
+        ours = list(chain.from_iterable(scores))
+        assert len(ours) == len(theirs), "the engine scores every id but the first"
+        apart = [
+            abs(a - b) if math.isfinite(a) else math.inf for a, b in zip(ours, theirs, strict=True)
+        ]
+        return Proof(len(apart), math.fsum(apart) / len(apart), max(apart))
+
+    def _begin(self, state: State, proof: Proof) -> None:
+        assert proof.mean is not None and proof.largest is not None
+        if not proof.mean <= CEILING:
+            raise FailedProof(
+                f"version {state.version} has the published bytes, but this pool computes other "
+                f"logprobs than the trainer: mean |d| is above {CEILING}",
+                value=round(proof.mean, 4),
+                fix="compare the pool's config.json and dtype with the trainer's",
+            )
+        self.fingerprint = Fingerprint(
+            version=state.version, tokens=proof.tokens, mean=proof.mean, largest=proof.largest
+        )
+
+
+def limits(fingerprint: Fingerprint) -> tuple[float, float]:
+    """Mean and largest |d logprob| that this pool may have, in nats."""
+    mean = min(CEILING, FACTOR * fingerprint.mean + MEAN_FLOOR)
+    return mean, FACTOR * fingerprint.largest + MAX_FLOOR
+
+
+def _compare(state: State, proof: Proof, fingerprint: Fingerprint) -> None:
+    assert proof.mean is not None and proof.largest is not None
+    mean, largest = limits(fingerprint)
+    if not (proof.mean <= mean and proof.largest <= largest):
+        raise FailedProof(
+            f"version {state.version} has the published bytes, but this pool computes other "
+            f"logprobs than it used to: mean |d| may be {mean:.1e} and the largest {largest:.1e}",
+            value=[round(proof.mean, 6), round(proof.largest, 6)],
+            fix="start the pool again; it then measures its numerics anew",
+        )

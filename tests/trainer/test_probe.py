@@ -1,0 +1,87 @@
+"""Probes are what transformers computes with exactly the published weights."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.trainer.config import TrainerConfig
+from tradewind.trainer.learner import Learner, from_bits
+from tradewind.trainer.loop import train
+from tradewind.trainer.policy import Policy
+from tradewind.trainer.run import Run
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.follow import Follower
+from tradewind.weights.probe import LENGTH, SEQUENCES
+
+
+def slow_probe(model, ids):
+    """One sequence, the whole softmax."""
+    with torch.no_grad():
+        logp = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
+    return [float(logp[i, token]) for i, token in enumerate(ids[1:])]
+
+
+def test_a_probe_belongs_to_another_sequence_or_sees_another(tiny):
+    model = tiny.tiny_model().eval()
+    learner = Learner(Policy.wrap(tiny.tiny_model(), torch.float32), TrainerConfig())
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16).float()
+    sequences = [(50, 3, 3), (4, 90, 7, 8, 9, 1), (4, 90), (50, 3, 3)]
+    probes = learner.probe(sequences)
+    assert [probe.ids for probe in probes] == sequences
+    for probe in probes:
+        np.testing.assert_allclose(probe.logprobs, slow_probe(model, probe.ids), atol=1e-5)
+
+
+def test_published_probes_are_not_of_the_published_weights(tiny, tmp_path):
+    folder = tiny.save_model(tmp_path / "model")
+    tiny.fill(tmp_path / "ledger.sqlite", 4).close()
+    run = Run(workspace=tmp_path, model=folder, run_id="tiny")
+    config = {"groups_per_step": 2, "max_staleness": 9, "lr": 1e-2, "dtype": "fp32"}
+    train(TrainerConfig(steps=2, **config), run)
+    ledger = Ledger.open(tmp_path / "ledger.sqlite")
+    assert all(step.metrics["trainer/probe/seconds"] > 0 for step in ledger.steps())
+    ledger.close()
+    follower = Follower(Bucket.open((tmp_path / "bucket").as_uri()), read_folder(folder),
+                        run_id="tiny")  # fmt: skip
+    asked, found = [], []
+    for version in (1, 2):
+        follower.commit(follower.stage(version))
+        model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        weights = {name: from_bits(bits).float() for name, bits in follower.mirror.items()}
+        model.load_state_dict({**weights, "lm_head.weight": weights["model.embed_tokens.weight"]})
+        probes = follower.state.probes
+        assert len(probes) == SEQUENCES and {len(probe.ids) for probe in probes} == {LENGTH}
+        for probe in probes:
+            np.testing.assert_allclose(probe.logprobs, slow_probe(model, probe.ids), atol=1e-5)
+        asked.append([probe.ids for probe in probes])
+        found.append([probe.logprobs for probe in probes])
+    assert asked[0] == asked[1] and found[0] != found[1]
+
+
+def test_a_probe_moves_weights_or_leaves_a_gradient(tiny):
+    learner = Learner(Policy.wrap(tiny.tiny_model(), torch.float32), TrainerConfig())
+    before = learner.weights()
+    assert learner.probe([(1, 2, 3)]) == learner.probe([(1, 2, 3)])
+    after = learner.weights()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert all(parameter.grad is None for _, parameter in learner.policy.trained())
+
+
+@pytest.mark.parametrize("stage", ["midtrain", "rl"])
+def test_stages_of_a_run_probe_other_sequences(tiny, tmp_path, stage):
+    """Whoever asks first decides; the corpus's openings stay when RL has no corpus."""
+    from tradewind.trainer.lineage import Lineage
+
+    folder = tiny.save_model(tmp_path / "model")
+    ledger = tiny.fill(tmp_path / "ledger.sqlite", 0)
+    bucket = Bucket.open((tmp_path / "bucket").as_uri())
+    texts = [[9] * 40, [8, 8, 8]] if stage == "midtrain" else []
+    first = Lineage(ledger, bucket, "tiny", read_folder(folder)).probe_ids(97, texts)
+    again = Lineage(ledger, bucket, "tiny", read_folder(folder)).probe_ids(97)
+    assert again == first
+    assert (first[0] == (9,) * LENGTH) == (stage == "midtrain")
+    ledger.close()
