@@ -30,5 +30,7 @@ def test_two_ranks_reach_other_weights_than_one(tmp_path):
         assert ((a - b).abs() <= a.abs() * 2**-7 + 1e-6).all(), name
     alone, together = (ast.literal_eval((tmp_path / f"world-{n}.txt").read_text()) for n in (1, 2))
     for name in alone:
-        if not name.endswith("seconds") and "per_second" not in name:
+        if name.startswith("probe"):  # of weights of which 1 % may differ by one ulp
+            assert abs(alone[name] - together[name]) <= 0.01, name
+        elif not name.endswith("seconds") and "per_second" not in name:
             assert abs(alone[name] - together[name]) <= 1e-4 * abs(alone[name]) + 1e-7, name

@@ -30,6 +30,7 @@ def drive(folder, crew):
     start = crew.weights()
     second = crew.step(tiny.make_samples(1), 0, 1)
     end = crew.weights()
+    probes = crew.probe([(50, 3, 3), (4, 90, 7)])  # a pass without gradients, then other weights
     assert crew.adopt(start) > 0
     crew.load("rl", 1)
     again = crew.weights()
@@ -38,7 +39,6 @@ def drive(folder, crew):
     repeated = crew.weights()
     assert all((repeated[name] == end[name]).all() for name in end)
     metrics = {f"{n}.{k}": v for n, m in enumerate((first, second)) for k, v in m.items()}
-    probes = crew.probe([(50, 3, 3), (4, 90, 7)])
     metrics |= {f"probe.{p.ids}.{i}": x for p in probes for i, x in enumerate(p.logprobs)}
     return end, metrics
 

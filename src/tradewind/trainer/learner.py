@@ -105,6 +105,7 @@ class Learner:
         samples = corpus.row_samples([list(ids) for ids in sequences], True, "probe")
         ordered = in_prefix_order(samples)
         logp, _ = self.policy(plant(ordered, 0).to(self.ranks.device))
+        self.ranks.release(self.policy)
         parts = logp.float().cpu().split([len(sample.ids) - 1 for sample in ordered])
         found = {s.ids: Probe.of(s.ids, p.tolist()) for s, p in zip(ordered, parts, strict=True)}
         return tuple(found[ids] for ids in sequences)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from tradewind.trainer.policy import Policy
 
@@ -46,6 +46,13 @@ class Ranks:
         precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         for module in [*policy.layers(), policy]:
             fully_shard(module, mesh=mesh, mp_policy=precision)
+
+    def release(self, policy: Policy) -> None:
+        """After a pass without gradients: FSDP keeps the root's parameters gathered for a backward
+        pass that never comes, and would go on reading them after the shards have changed.
+        """
+        if isinstance(policy, FSDPModule):
+            policy.reshard()
 
     def sums(self, values: Mapping[str, float]) -> dict[str, float]:
         """Each value summed over all ranks; the names must be the same everywhere."""
