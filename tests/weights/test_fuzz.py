@@ -29,7 +29,7 @@ from histories import DAMAGES, LENGTH, RUN, History, MemoryBucket, Objects
 
 from tradewind.types import RefusedWeights
 from tradewind.types.errors import UserError
-from tradewind.weights import publish
+from tradewind.weights import upload
 from tradewind.weights.bucket import NotInBucket
 from tradewind.weights.codec import Method
 from tradewind.weights.follow import Follower
@@ -44,7 +44,7 @@ STATUS = Path("/proc/self/status")
 def histories() -> tuple[History, History]:
     """Two of one run, that part after version 1; several frames a version, all methods in each."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "FRAME_BYTES", 100)
+        patch.setattr(upload, "FRAME_BYTES", 100)
         ours, theirs = History(1), History(2)
     for version in range(1, LENGTH + 1):
         plain = ours.manifest(version)
