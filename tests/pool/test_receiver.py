@@ -16,6 +16,7 @@ from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.status import PoolStatus
 from tradewind.types import PoolReport, PoolState, UserError
 from tradewind.weights.checkpoint import read_folder, write_file
+from tradewind.weights.ladder import Ladder
 from tradewind.weights.state import State
 from tradewind.weights.tensors import TensorSet
 
@@ -81,6 +82,24 @@ def test_each_version_is_served_and_attested_once(history: Any, engine: Any, fol
     assert sent[1].pause_ms == pytest.approx(1.0)
     status.acknowledge([0, 1])
     assert [proof.version for proof in report(status, engine).attestations] == [2]
+
+
+def test_a_late_pool_whose_missing_singles_are_gone_comes_from_the_base(
+    history: Any, engine: Any, folder: Path
+) -> None:
+    receiver, status = booted(history, engine, folder)
+    history.publish_next()
+    receiver.follow()
+    for _ in range(3):
+        history.publish_next()
+    shutil.rmtree(history.folder / "frames")
+    ladder = Ladder(history.bucket, "desk", State.of(0, history.states[0]))
+    ladder.offer(history.versions[4], history.states[4])
+    assert ladder.close(60).published == 1
+    receiver.follow()
+    assert engine.swaps == [1, 4]
+    assert serves(engine, history.states[4])
+    assert report(status, engine).attestations[-1].state_id == history.versions[4].state_id
 
 
 def test_a_pool_with_another_base_model_is_told_which_tensor_differs(

@@ -18,7 +18,9 @@ from tradewind.types import Conflict, Stalled, UserError
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.follow import Follower
+from tradewind.weights.ladder import Ladder
 from tradewind.weights.publish import Publisher
+from tradewind.weights.shortcut import ends_of
 
 STEPS, PER_STEP = 5, 2
 CONFIG = {
@@ -263,3 +265,40 @@ def test_kill_9_changes_the_curve(run, undisturbed, kills):
         _, said = process.communicate()
         assert process.returncode == (0 if kill_at is None else -signal.SIGKILL), said.decode()
     assert outcome(run)[:2] == undisturbed
+
+
+def test_late_pools_find_no_shortcuts(run, monkeypatch):
+    """Behind the steps: from the base to each rung, from there to each version, twice the same."""
+    offer = Ladder.offer
+
+    def patient(ladder, version, tensors):  # steps of a tiny model would overtake it
+        offer(ladder, version, tensors)
+        assert ladder.settle(60).finished
+
+    monkeypatch.setattr(Ladder, "offer", patient)
+    for _ in range(2):
+        train(TrainerConfig(**CONFIG, shortcut_span=2), run)
+    bucket = Bucket.open((run.workspace / "bucket").as_uri())
+    ends = sorted(ends_of(key) for key in bucket.list("shortcuts/"))
+    assert ends == [(0, 2), (0, 4), (2, 4)]
+    staged = Follower(bucket, read_folder(run.model), run_id="tiny").stage(STEPS)
+    assert (staged.objects, staged.detours) == (2, ())
+
+
+def test_a_run_without_a_ladder_publishes_shortcuts(run):
+    train(TrainerConfig(**CONFIG, shortcut_span=0), run)
+    assert Bucket.open((run.workspace / "bucket").as_uri()).list("shortcuts/") == []
+
+
+def test_shortcuts_that_cannot_be_written_stop_the_run_or_are_not_told(run, monkeypatch):
+    put = Bucket.put_new
+
+    def full(bucket, key, data):
+        if key.startswith("shortcuts/"):
+            raise UserError("the disk is full", fix="make room")
+        put(bucket, key, data)
+
+    monkeypatch.setattr(Bucket, "put_new", full)
+    train(TrainerConfig(**CONFIG), run)
+    curve, _, events = outcome(run)
+    assert len(curve) == STEPS and "shortcuts.failed" in events

@@ -1,19 +1,20 @@
-"""A small S3 on loopback: create-only put, get, head and list, over real HTTP."""
+"""A small S3 on loopback: create-only put, get, head, list and delete, over real HTTP."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 
 class SmallS3:
     """Path-style; `objects` maps `/bucket/key` to bytes. Signatures are not checked."""
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: C901  the routes of one server
         self.objects: dict[str, bytes] = {}
         lock = threading.Lock()
         outer = self
@@ -40,6 +41,11 @@ class SmallS3:
                 self._answer(200, found, found)
 
             do_HEAD = do_GET
+
+            def do_POST(self) -> None:  # ?delete
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                with lock:
+                    self._answer(200, outer.deleted(self._path(), body).encode())
 
             def _path(self) -> str:
                 return unquote(urlsplit(self.path).path)
@@ -78,6 +84,13 @@ class SmallS3:
         return (
             f"<ListBucketResult><IsTruncated>false</IsTruncated>{''.join(rows)}</ListBucketResult>"
         )
+
+    def deleted(self, bucket: str, body: str) -> str:
+        keys = [unescape(key) for key in re.findall("<Key>(.*?)</Key>", body)]
+        for key in keys:
+            self.objects.pop(f"{bucket.rstrip('/')}/{key}", None)
+        rows = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+        return f"<DeleteResult>{rows}</DeleteResult>"
 
     def close(self) -> None:
         self._server.shutdown()

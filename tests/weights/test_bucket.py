@@ -84,6 +84,23 @@ def test_names_are_listed_in_order_and_from_a_name_on(any_bucket: Bucket) -> Non
     assert any_bucket.list("nothing/") == []
 
 
+def test_a_listing_says_size_and_age(any_bucket: Bucket) -> None:
+    for number in (2, 1):
+        any_bucket.put_new(f"frames/{number}", bytes(number))
+    found = any_bucket.objects("frames/")
+    assert [(item.key, item.size) for item in found] == [("frames/1", 1), ("frames/2", 2)]
+    assert all(item.modified > 1.6e9 for item in found), "seconds since 1970"
+
+
+def test_what_is_deleted_is_gone_and_deleting_it_again_does_no_harm(any_bucket: Bucket) -> None:
+    any_bucket.put_new("frames/x", b"x")
+    any_bucket.put_new("frames/y", b"y")
+    for _ in range(2):
+        any_bucket.delete("frames/x")
+        assert any_bucket.list("frames/") == ["frames/y"]
+    any_bucket.put_new("frames/x", b"again")
+
+
 def test_a_writable_bucket_passes_its_check_every_time(any_bucket: Bucket) -> None:
     any_bucket.check_writable()
     any_bucket.check_writable()

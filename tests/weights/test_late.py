@@ -67,9 +67,11 @@ def arrives(chain: Any, follower: Follower, version: int) -> Staged:
     }
     follower.commit(staged)
     assert state_id(follower.mirror) == follower.state_id == chain.versions[version].state_id
-    undone = follower.roll_back()
-    assert state_id({**staged.state.tensors, **undone}) == before.state_id
-    follower.commit(follower.stage(version))
+    for number, there in ((before.version, before.state_id), (version, staged.state.state_id)):
+        walk = follower.recall(number)
+        assert walk is not None, "the undo log holds the last version"
+        follower.commit(walk)
+        assert state_id(follower.mirror) == there
     return staged
 
 

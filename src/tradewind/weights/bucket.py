@@ -1,15 +1,16 @@
 """The bucket: immutable objects under names, on a folder or an object store.
 
-Trainer and pools meet here and nowhere else. Objects are created once and never deleted or
-changed. Create-only puts are atomic on both kinds of store, which is all that the protocol of
-`publish` asks for (a conditional update is not: folders have none).
+Trainer and pools meet here and nowhere else. Objects are created once and never changed; only a
+collection (see `collect`) deletes some. Create-only puts are atomic on both kinds of store, which
+is all that the protocol of `publish` asks for (a conditional update is not: folders have none).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +28,17 @@ DEADLINE_S = 60.0
 
 _MISSING = (NotFoundError, FileNotFoundError)
 """obstore raises the builtin one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object in a listing."""
+
+    key: str
+    size: int
+    """Bytes."""
+    modified: float
+    """Unix seconds, by the store's clock."""
 
 
 class NotInBucket(TradewindError):
@@ -112,6 +124,22 @@ class Bucket:
         with self._reach("listed"):
             stream = obstore.list(self._store, prefix, offset=after)
             return sorted(meta["path"] for batch in stream for meta in batch)
+
+    def objects(self, prefix: str) -> tuple[Listed, ...]:
+        """What `list` lists, with size and age."""
+        with self._reach("listed"):
+            stream = obstore.list(self._store, prefix)
+            found = [
+                Listed(meta["path"], meta["size"], meta["last_modified"].timestamp())
+                for batch in stream
+                for meta in batch
+            ]
+        return tuple(sorted(found, key=lambda item: item.key))
+
+    def delete(self, key: str) -> None:
+        """Deletes `key` if it is there."""
+        with self._reach("written"), suppress(*_MISSING):
+            obstore.delete(self._store, key)
 
     def check_writable(self) -> None:
         """Writes one small object; raises UserError if that is not possible."""

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 
 from tradewind.types.errors import RefusedWeights, UserError
 from tradewind.weights.bucket import NotInBucket, Objects
@@ -52,7 +51,7 @@ class Meter:
     def get(self, key: str, *, limit: int) -> bytes:
         """See `Objects`."""
         data = self.bucket.get(key, limit=limit)
-        if PurePosixPath(key).parts[0] != "latest":
+        if not key.startswith("latest/"):
             self.size += len(data)
         return data
 
