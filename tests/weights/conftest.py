@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 from tradewind.types import WeightVersion
 from tradewind.weights.bucket import Bucket
+from tradewind.weights.ladder import Ladder
 from tradewind.weights.publish import Publisher
+from tradewind.weights.state import State
 from tradewind.weights.tensors import Array
 
 RUN = "run"
@@ -68,8 +71,17 @@ class Chain:
         self.versions.append(version)
         return version
 
-    def moved(self, folder: Path) -> Chain:
-        """The same chain, of which `folder` is a copy."""
+    def add_shortcuts(self, span: int) -> None:
+        """All that a ladder publishes that never falls behind."""
+        ladder = Ladder(self.bucket, RUN, State.of(0, self.states[0]), span=span)
+        for version, tensors in zip(self.versions[1:], self.states[1:], strict=True):
+            ladder.offer(version, tensors)
+            assert ladder.settle(60).finished
+        assert ladder.close(60).failed == 0
+
+    def copied(self, folder: Path) -> Chain:
+        """The same chain in `folder`, to be damaged there."""
+        shutil.copytree(self.folder, folder)
         other = copy.copy(self)
         other.folder, other.bucket = folder, Bucket.open(f"file://{folder}")
         other.publisher = Publisher(other.bucket, RUN, piece_bytes=2**20)

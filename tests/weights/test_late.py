@@ -24,19 +24,14 @@ SPAN, LENGTH = 4, 11
 def built(tmp_path_factory: pytest.TempPathFactory, make_chain: Callable[..., Any]) -> Any:
     """Versions 0 to 11; shortcuts of span 4 up to version 11."""
     made = make_chain(tmp_path_factory.mktemp("built") / "bucket", LENGTH)
-    ladder = Ladder(made.bucket, "run", State.of(0, made.states[0]), span=SPAN)
-    for version in range(1, LENGTH + 1):
-        ladder.offer(made.versions[version], made.states[version])
-        assert ladder.settle(60).finished
-    assert ladder.close(60).failed == 0
+    made.add_shortcuts(SPAN)
     return made
 
 
 @pytest.fixture
 def chain(built: Any, tmp_path: Path) -> Any:
     """A copy of its own, to be damaged."""
-    shutil.copytree(built.folder, tmp_path / "bucket")
-    return built.moved(tmp_path / "bucket")
+    return built.copied(tmp_path / "bucket")
 
 
 def follower_at(chain: Any, version: int, *, base: bool) -> Follower:
