@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tradewind.types import RefusedWeights
-from tradewind.weights import hazard
+from tradewind.weights import hazard, walk
 from tradewind.weights.codec import CODEC, HEADER_BYTES, Method, decode_piece, encode_piece
 from tradewind.weights.tensors import STORAGE
 
@@ -123,6 +123,17 @@ def test_nothing_changed_takes_a_few_bytes() -> None:
     piece = encoded(old, old.copy())
     assert decoded(piece, old) == old.tobytes()
     assert len(piece) < 16
+
+
+def test_mapped_and_decoded_tensors_are_not_compiled_for_apart() -> None:
+    """A base checkpoint is mapped read-only: its first update stalled for a second compilation."""
+    old, new = policy_step(2**12, 1e-6)
+    mapped = np.frombuffer(old.tobytes(), np.uint16)
+    for before in (old, mapped):
+        assert decoded(encoded(before, new), before) == new.tobytes()
+    for kernel in (walk.survey, walk.encode, walk.decode):
+        bf16 = [types for types in kernel.signatures if types[0].dtype.name == "uint16"]
+        assert len(bf16) == 1, "one compilation for a dtype"
 
 
 @pytest.mark.parametrize("changed", [[0], [2**16 - 1], [0, 2**16 - 1], [], list(range(40))])

@@ -194,9 +194,7 @@ def panel(s: Snapshot) -> RenderableType:
 def _head(s: Snapshot) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     count = f"{s.step}/{s.steps}" if s.steps else ""
-    times = (
-        f"{s.place}, {clock(s.elapsed_s)} elapsed" if s.place else f"{clock(s.elapsed_s)} elapsed"
-    )
+    times = ", ".join(filter(None, (s.place, f"{clock(s.elapsed_s)} elapsed")))
     if s.left_s is not None:
         times += f", about {clock(s.left_s)} left in this stage"
     bar = ProgressBar(total=s.steps, completed=s.step, width=24) if s.steps else Text("")

@@ -114,6 +114,7 @@ def encode(old: Any, new: Any, layout: Layout) -> bytes | None:
 
     None if it would not be smaller than the new bytes, or if the update is `CROWDED`.
     """
+    old, new = _read_only(old), _read_only(new)
     count, hit = np.zeros((2, 256), np.int64)
     _survey(old, new, uint64(layout.shift), uint64(layout.mask), count, hit)
     if int(hit.sum()) > CROWDED * new.size:
@@ -150,6 +151,7 @@ def decode(payload: memoryview, old: Any, layout: Layout) -> tuple[Any, Any]:
         raise DamagedError("counts that cannot be")
     if len(body) < length + 4 * gap_words or (len(body) - length) % 4:
         raise DamagedError("streams that do not fill it")
+    old = _read_only(old)
     rates = np.zeros(256, np.uint8)
     rates[first : first + length] = np.frombuffer(body[:length], np.uint8)
     words = np.frombuffer(bytes(body[length:]), "<u4")
@@ -179,6 +181,17 @@ def compile_ahead() -> None:
     payload = encode(old, new, LAYOUTS["BF16"])
     assert payload is not None, "one change of 64 is sparse"
     decode(memoryview(payload), old, LAYOUTS["BF16"])
+
+
+def _read_only(items: Any) -> Any:
+    """A view that cannot be written through.
+
+    Mapped checkpoints are read-only and decoded tensors are not; to numba these are two types, and
+    it would compile everything for both.
+    """
+    view = items.view()
+    view.flags.writeable = False
+    return view
 
 
 def _rate(hit: int, count: int) -> int:
