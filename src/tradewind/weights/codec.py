@@ -30,7 +30,7 @@ from tradewind.types.errors import RefusedWeights
 from tradewind.weights import hazard
 from tradewind.weights.tensors import STORAGE, Array, Bytes, raw
 
-CODEC = 2
+CODEC = 3
 HEADER_BYTES = 2
 PIECE_BYTES = 2**24
 """Raw: large enough that what a piece learns of its tensor costs nothing, small enough that a

@@ -39,11 +39,15 @@ import numpy as np
 import numpy.typing as npt
 from numba import uint64
 
+from tradewind.weights import entropy, ulps, walk
 from tradewind.weights.entropy import new_model
+from tradewind.weights.kernels import forget_stale
 from tradewind.weights.walk import CONTEXTS, FLAG, LONGEST, WINDOW
 from tradewind.weights.walk import decode as _decode
 from tradewind.weights.walk import encode as _encode
 from tradewind.weights.walk import survey as _survey
+
+forget_stale((_survey, _encode, _decode), (entropy, ulps, walk))  # before any of them is called
 
 FLAGGED = 0.25
 """Rates above it are coded by a flag at each weight: there a change often lies on the border of two

@@ -29,7 +29,13 @@ from tradewind.weights.entropy import (
 
 LENGTHS = 34
 """Contexts of a size, a row for each exponent: by one or farther, then its bit length."""
-CONTEXTS = 256 * LENGTHS
+DEPTH = 10
+"""Bits below the leading one of a far step that are coded at learned odds. A weight that was zero
+moves by the learning rate or a little less, so these bits repeat; the last ones are noise."""
+NODES = 1 << DEPTH
+TREES = 256 * LENGTHS
+"""First of the contexts of those bits: a binary tree for each bit length, as in LZMA."""
+CONTEXTS = TREES + LENGTHS * NODES
 """Contexts that steps need, of a model whose first ones these are."""
 PLAIN = 16
 """Most bits that are written at once."""
@@ -55,9 +61,59 @@ def wrapped(x: Any, size: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, inline="always")
+def _put_size(
+    low: Any, width: Any, at: Any, words: Any, model: Any, length: Any, size: Any, sign: Any
+) -> Any:
+    """The bits of `size` below its leading one, and the sign."""
+    left = length - uint64(1)
+    node = uint64(1)
+    tree = uint64(TREES) + length * uint64(NODES)
+    while left > uint64(0) and node < uint64(NODES):
+        left -= uint64(1)
+        bit = (size >> left) & uint64(1)
+        low, width, at = put_bit(low, width, at, words, model, tree + node, bit != uint64(0))
+        node = (node << uint64(1)) | bit
+    tail = ((size & ((uint64(1) << left) - uint64(1))) << uint64(1)) | sign
+    left += uint64(1)
+    if left > uint64(PLAIN):
+        left -= uint64(PLAIN)
+        top = tail >> uint64(PLAIN)
+        low, width, at = narrow(low, width, at, words, top, uint64(1), width >> left)
+        left = uint64(PLAIN)
+    rest = tail & ((uint64(1) << left) - uint64(1))
+    return narrow(low, width, at, words, rest, uint64(1), width >> left)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _get_size(code: Any, width: Any, at: Any, words: Any, model: Any, length: Any) -> Any:
+    """(size, sign, code, width, at): the inverse of `_put_size`."""
+    left = length - uint64(1)
+    node, size = uint64(1), uint64(1)
+    tree = uint64(TREES) + length * uint64(NODES)
+    while left > uint64(0) and node < uint64(NODES):
+        left -= uint64(1)
+        yes, code, width, at = get_bit(code, width, at, words, model, tree + node)
+        node = (node << uint64(1)) | uint64(yes)
+        size = (size << uint64(1)) | uint64(yes)
+    left += uint64(1)
+    if left > uint64(PLAIN):
+        left -= uint64(PLAIN)
+        unit = width >> left
+        top = min(code // unit, (uint64(1) << left) - uint64(1))
+        code, width, at = pass_(code, width, at, words, top, uint64(1), unit)
+        size = (size << left) | top
+        left = uint64(PLAIN)
+    unit = width >> left
+    rest = min(code // unit, (uint64(1) << left) - uint64(1))
+    code, width, at = pass_(code, width, at, words, rest, uint64(1), unit)
+    size = (size << left) | rest
+    return size >> uint64(1), size & uint64(1), code, width, at
+
+
+@njit(cache=True, nogil=True, inline="always")
 def _put_far(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step: Any) -> Any:
-    """A step of two or more: the bit length of its size (unary, at odds learned for e), then its
-    bits below the leading one and its sign, plain.
+    """A step of two or more: the bit length of its size (unary, at odds learned for e), the bits
+    below the leading one (the first `DEPTH` at odds learned for the length), the sign.
     """
     size = -step if step < 0 else step
     length = uint64(2)
@@ -67,15 +123,7 @@ def _put_far(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step
         length += uint64(1)
         context += uint64(1)
     low, width, at = put_bit(low, width, at, words, model, context, False)
-    tail = (uint64(size) << uint64(1)) | uint64(step < 0)
-    left = length
-    if left > uint64(PLAIN):
-        left -= uint64(PLAIN)
-        top = (tail >> uint64(PLAIN)) & ((uint64(1) << left) - uint64(1))
-        low, width, at = narrow(low, width, at, words, top, uint64(1), width >> left)
-        left = uint64(PLAIN)
-    rest = tail & ((uint64(1) << left) - uint64(1))
-    return narrow(low, width, at, words, rest, uint64(1), width >> left)
+    return _put_size(low, width, at, words, model, length, uint64(size), uint64(step < 0))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -91,21 +139,8 @@ def _get_far(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bit
         context += uint64(1)
         if length > uint64(bits):
             return np.int64(0), code, width, at
-    left = length
-    tail = uint64(1)
-    if left > uint64(PLAIN):
-        left -= uint64(PLAIN)
-        unit = width >> left
-        top = min(code // unit, (uint64(1) << left) - uint64(1))
-        code, width, at = pass_(code, width, at, words, top, uint64(1), unit)
-        tail = (tail << left) | top
-        left = uint64(PLAIN)
-    unit = width >> left
-    rest = min(code // unit, (uint64(1) << left) - uint64(1))
-    code, width, at = pass_(code, width, at, words, rest, uint64(1), unit)
-    tail = (tail << left) | rest
-    size = np.int64(tail >> uint64(1))
-    return -size if tail & uint64(1) else size, code, width, at
+    size, sign, code, width, at = _get_size(code, width, at, words, model, length)
+    return -np.int64(size) if sign else np.int64(size), code, width, at
 
 
 @njit(cache=True, nogil=True, inline="always")
