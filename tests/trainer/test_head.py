@@ -4,9 +4,11 @@ import torch
 from tradewind.trainer import head
 
 
+@pytest.mark.parametrize("kept_rows", [0, 5, 1000])
 @pytest.mark.parametrize("chunk_rows", [1, 4, 1000])
-def test_chunked_head_differs_from_log_softmax(monkeypatch, chunk_rows):
+def test_chunked_head_differs_from_log_softmax(monkeypatch, chunk_rows, kept_rows):
     monkeypatch.setattr(head, "CHUNK_BYTES", chunk_rows * 4 * 50)
+    monkeypatch.setattr(head, "KEPT_BYTES", kept_rows * 4 * 50)
     torch.manual_seed(0)
     hidden = torch.randn(11, 8, dtype=torch.float64).float().requires_grad_()
     weight = torch.randn(50, 8).requires_grad_()

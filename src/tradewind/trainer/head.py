@@ -9,14 +9,21 @@ from torch import Tensor
 
 CHUNK_BYTES = 64 * 2**20
 """Size of the fp32 logits of one chunk of rows."""
+KEPT_BYTES = 256 * 2**20
+"""Size of the exponentials that may be kept from the forward to the backward pass."""
 
 
 class ChunkedLogProbs(torch.autograd.Function):
     """log softmax(h W^T / temperature)[target], chunk by chunk, in fp32.
 
-    The forward pass keeps one number per row (its log-sum-exp); the backward pass recomputes the
-    logits of a chunk, turns them into their gradient in place and multiplies it on. Cost: one more
-    multiplication by W; gain: never more than `CHUNK_BYTES` of logits.
+    With z = h W^T / temperature, e = exp(z - max z) and p = e / sum e,
+
+        d logp / d h  =  (W[target] - p W) / temperature
+        d logp / d W  =  (onehot(target) - p)^T h / temperature
+
+    so p W is made in the forward pass, while e is at hand, and gives the entropy as well: the mean
+    of z under p is h (p W)^T / temperature. What is left for the backward pass is e^T h. The e of
+    the first `KEPT_BYTES` are kept for it; those of further chunks are computed again.
     """
 
     @staticmethod
@@ -27,32 +34,55 @@ class ChunkedLogProbs(torch.autograd.Function):
 
         The second result is the entropy of each row in nats; it carries no gradient.
         """
-        lse, entropy = hidden.new_empty(len(hidden), dtype=torch.float32), None
-        entropy, logp = torch.empty_like(lse), lse.new_empty(len(row))
+        trains = any(ctx.needs_input_grad[:2])
+        top = hidden.new_empty(len(hidden), dtype=torch.float32)
+        total, entropy = torch.empty_like(top), torch.empty_like(top)
+        mean_weight = torch.empty_like(hidden) if trains else None
+        logp, kept = top.new_empty(len(row)), []
         for start, stop, entries in _chunks(len(hidden), len(weight), row):
-            logits = _logits(hidden[start:stop], weight, temperature[start:stop])
-            lse[start:stop] = logits.logsumexp(dim=1)
-            picked = logits[row[entries] - start, target[entries]]
-            logp[entries] = picked - lse[row[entries]]
-            p = (logits - lse[start:stop, None]).exp_()
-            entropy[start:stop] = lse[start:stop] - torch.linalg.vecdot(p, logits)
-        ctx.save_for_backward(hidden, weight, temperature, row, target, lse)
+            here = slice(start, stop)
+            logits = _logits(hidden[here], weight, temperature[here])
+            logp[entries] = logits[row[entries] - start, target[entries]]
+            torch.amax(logits, dim=1, out=top[here])
+            shifted = logits.sub_(top[here, None])
+            exps = torch.exp(shifted)
+            torch.sum(exps, dim=1, out=total[here])
+            entropy[here] = total[here].log() - torch.linalg.vecdot(exps, shifted) / total[here]
+            if mean_weight is None:
+                continue
+            exps = exps.to(hidden.dtype)
+            torch.mm(exps, weight, out=mean_weight[here])
+            if stop * len(weight) * exps.itemsize <= KEPT_BYTES:
+                kept.append(exps)
+        logp -= (top + total.log())[row]
+        if mean_weight is not None:
+            mean_weight.div_(total[:, None])
+            ctx.kept = kept
+            ctx.save_for_backward(hidden, weight, temperature, row, target, top, total, mean_weight)
         ctx.mark_non_differentiable(entropy)
         return logp, entropy
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """d logp / d logits = (onehot - softmax) / temperature."""
-        hidden, weight, temperature, row, target, lse = ctx.saved_tensors
-        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
-        per_row = lse.new_zeros(len(hidden)).index_add_(0, row, grad)
-        for start, stop, entries in _chunks(len(hidden), len(weight), row):
-            part = _logits(hidden[start:stop], weight, temperature[start:stop])
-            part.sub_(lse[start:stop, None]).exp_().mul_(-per_row[start:stop, None])
-            part.index_put_((row[entries] - start, target[entries]), grad[entries], accumulate=True)
-            part = part.div_(temperature[start:stop, None]).to(hidden.dtype)
-            torch.mm(part, weight, out=grad_hidden[start:stop])
-            grad_weight.addmm_(part.t(), hidden[start:stop])
+        """Gradients of hidden and weight."""
+        hidden, weight, temperature, row, target, top, total, mean_weight = ctx.saved_tensors
+        grad = grad / temperature[row]
+        per_row = total.new_zeros(len(hidden)).index_add_(0, row, grad)
+        grad = grad.to(hidden.dtype)[:, None]
+        grad_hidden = mean_weight.mul_(-per_row[:, None])
+        grad_hidden.index_add_(0, row, grad * weight[target])
+        scaled = hidden * (-per_row / total)[:, None].to(hidden.dtype)
+        grad_weight = torch.empty_like(weight) if len(hidden) else torch.zeros_like(weight)
+        for number, (start, stop, _entries) in enumerate(_chunks(len(hidden), len(weight), row)):
+            if number < len(ctx.kept):
+                exps, ctx.kept[number] = ctx.kept[number], None
+            else:
+                logits = _logits(hidden[start:stop], weight, temperature[start:stop])
+                exps = logits.sub_(top[start:stop, None]).exp_().to(hidden.dtype)
+            torch.addmm(
+                grad_weight, exps.t(), scaled[start:stop], beta=float(start > 0), out=grad_weight
+            )
+        grad_weight.index_add_(0, target, grad * hidden[row])
         return grad_hidden, grad_weight, None, None, None
 
 

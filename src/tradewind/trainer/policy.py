@@ -81,7 +81,7 @@ class Policy(nn.Module):
             input_ids=forest.ids[None],
             position_ids=forest.positions[None],
             use_cache=False,
-            cuts=attention.windows(forest.blocks, self._shared, self.inner.dtype),
+            cuts=attention.cuts(forest.blocks, self._shared, self.inner.dtype),
         ).last_hidden_state[0]
         logp, entropy = ChunkedLogProbs.apply(  # type: ignore[no-untyped-call]
             hidden[forest.rows],
