@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.trainer import checkpoint, crew, loop
+from tradewind.trainer import checkpoint, crew, loop, share
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.loop import train
 from tradewind.trainer.progress import MetricsFile
@@ -85,8 +85,9 @@ POINTS = {
     "claim": (Ledger, "claimable"),
     "step": (crew.Crew, "step"),
     "probe": (crew.Crew, "probe"),
-    "weights": (crew.Crew, "weights"),
-    "upload": (Publisher, "publish"),
+    "upload": (share, "upload"),
+    "reports": (crew.Crew, "upload"),
+    "manifest": (Publisher, "seal"),
     "checkpoint": (checkpoint, "save"),
     "commit": (Ledger, "commit_step"),
     "announce": (Publisher, "announce"),

@@ -39,7 +39,7 @@ from tradewind.trainer.restore import restore
 from tradewind.trainer.run import Run, open_run
 from tradewind.trainer.stall import Clock
 from tradewind.trainer.step import Metrics, Trainer
-from tradewind.types import ClosedGroup, Sample, Stalled, Step
+from tradewind.types import ClosedGroup, Sample, Stalled, Step, TradewindError
 from tradewind.weights.probe import Probe
 
 STAGE = "rl"
@@ -57,9 +57,9 @@ def train(config: TrainerConfig, run: Run) -> None:
     """
     ranks = Ranks.join()
     learner = Learner.open(run.model, config, ranks)
-    crew = Crew(learner, run.checkpoints, Trainer(learner, config))
+    crew = Crew(learner, run.checkpoints, run.open_bucket(), Trainer(learner, config))
     if not ranks.first:
-        crew.follow()
+        crew.follow(config.publish_deadline_s)
         return
     with (
         open_run(run, config) as (ledger, lineage, pulse),
@@ -140,46 +140,60 @@ class Loop:
     def hand_over(self, number: int, groups: Sequence[ClosedGroup], metrics: Metrics) -> None:
         """Leave it to the thread behind to make the step durable."""
         self.settle()  # a step without an update did not
-        self.pulse.doing(f"probe step {number}")
         with self.clock.of("probe"):
-            probes = self.crew.probe(self.lineage.probe_ids(self.crew.vocabulary))
-        ids = tuple(group.group.group_id for group in groups)
+            # several ranks compute in one order, in which there is no room beside the next step
+            probes = () if self.crew.alone else self.probe()
         seconds = self.clock.turn()
-        metrics |= self.clock.metrics()
         step = Step(
             step=number,
             version=self.version + 1,
-            group_ids=ids,
-            metrics=metrics,
+            group_ids=tuple(group.group.group_id for group in groups),
+            metrics=metrics | self.clock.metrics(),
             seconds=seconds,
             committed_at=0.0,
         )
-        self.version, self.held = step.version, frozenset(ids)
+        self.version, self.held = step.version, frozenset(step.group_ids)
+        self.crew.publish(number)
         self.behind.start(number, partial(self.publish, step, probes))
-        if self.crew.learner.ranks.world > 1:
-            self.behind.settle()
+
+    def probe(self) -> tuple[Probe, ...]:
+        """What the weights in memory say to the run's probes."""
+        return self.crew.probe(self.lineage.probe_ids(self.crew.vocabulary))
 
     def publish(self, step: Step, probes: tuple[Probe, ...]) -> None:
         """Make the step durable, in the one order that survives a crash anywhere. Runs behind."""
-        number = step.step
-        self.pulse.beside(f"publishes step {number}")
-        began = time.monotonic()
-        new = self.crew.weights()
-        version = self.lineage.publish(new, STAGE, number, probes)
+        failure: str | None = "the first rank failed"
+        try:
+            self.pulse.beside(f"publishes step {step.step}")
+            self._publish(step, probes)
+            failure = None
+        except TradewindError as error:
+            failure = str(error)
+            raise
+        finally:
+            self.crew.conclude(failure)
+            self.pulse.beside(None)
+
+    def _publish(self, step: Step, probes: tuple[Probe, ...]) -> None:
+        began, number = time.monotonic(), step.step
+        probes = probes or self.probe()
+        probed = time.monotonic()
+        leaves, delta = self.crew.upload()
+        version = self.lineage.seal(leaves, delta, STAGE, number, probes)
         uploaded = time.monotonic()
         if (number + 1) % self.config.checkpoint_every == 0 or number + 1 == self.config.steps:
             self.crew.save(STAGE, number + 1, self.config.keep_checkpoints)
         metrics = step.metrics | {
-            "trainer/publish/seconds": uploaded - began,
+            "trainer/probe/seconds": step.metrics["trainer/probe/seconds"] + probed - began,
+            "trainer/publish/seconds": uploaded - probed,
             "trainer/publish/bytes": float(version.bytes_shipped),
             "trainer/checkpoint/seconds": time.monotonic() - uploaded,
         }
         step = step.model_copy(update={"metrics": metrics, "committed_at": time.time()})
         self.pulse.check()  # whoever lost the place commits nothing
         self.ledger.commit_step(step, version)
-        self.lineage.announce(version, new)
+        self.lineage.announce(version, leaves, self.crew.tensors())
         self.file.append(line_of(step))
-        self.pulse.beside(None)
         LOG.info(
             "step %d: version %d, reward %.3f, loss %.4f, %.1f s (waited %.1f s, stalled %.2f s)",
             number,

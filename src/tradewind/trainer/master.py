@@ -53,6 +53,12 @@ class MasterWeights:
             fused=True,
         )
 
+    def trained(self) -> list[tuple[str, Tensor]]:
+        """Names and parameters, this rank's part of each; the same beside a pass through the model,
+        for which FSDP puts whole parameters into the modules.
+        """
+        return [(n, p.data) for n, p in zip(self.names, self._parameters, strict=True)]
+
     def accumulate(self) -> None:
         """Move the gradients of one micro-batch into fp32 (a no-op where they are fp32 already).
 

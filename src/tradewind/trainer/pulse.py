@@ -53,8 +53,7 @@ class Pulse:
         self._say(self._new(what, waiting_for, owner))
 
     def beside(self, what: str | None) -> None:
-        """Say what goes on in the background, None: nothing; raises like `doing`."""
-        self.check()
+        """Say what goes on in the background, None: nothing."""
         with self._speaking:
             self._beside = what
             self._tell()
