@@ -96,6 +96,18 @@ def test_a_stale_group_is_rejected_at_the_moment_of_training_and_queued_again(pl
     assert play.ledger.open_training_group(2).task_id == play.ledger.group(stale).task_id
 
 
+def test_a_group_of_a_step_in_flight_is_claimed_again_or_rejected_as_stale(play):
+    held, free = play.closed_group(0), play.closed_group(0)
+    assert play.ledger.claimable(2, 1, 2, held=[held]) == []
+    assert play.ledger.closed(held=[held]) == 1 and play.ledger.closed() == 2
+    claimed = play.ledger.claimable(1, 1, 2, held=[held])
+    assert [c.group.group_id for c in claimed] == [free]
+    assert play.ledger.claimable(1, 3, 2, held=[held]) == []
+    assert play.ledger.group(free).state is GroupState.REJECTED
+    assert play.ledger.group(held).state is GroupState.CLOSED
+    play.ledger.commit_step(play.step(0, held), play.version(1))
+
+
 def test_staleness_counts_the_oldest_token_not_the_newest(play):
     for number in range(2):
         group = play.closed_group(number)

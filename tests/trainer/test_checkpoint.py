@@ -15,8 +15,8 @@ def learner(tiny):
 
 def test_old_checkpoints_fill_the_disk(learner, tmp_path):
     for done in (2, 4, 10):
-        checkpoint.save(tmp_path, "rl", done, learner, keep=2)
-    checkpoint.save(tmp_path, "midtrain", 1, learner, keep=2)
+        checkpoint.save(tmp_path, "rl", done, learner.masters, learner.ranks, keep=2)
+    checkpoint.save(tmp_path, "midtrain", 1, learner.masters, learner.ranks, keep=2)
     assert checkpoint.found(tmp_path, "rl") == [4, 10]
     assert checkpoint.found(tmp_path, "midtrain") == [1]
     checkpoint.discard(tmp_path, "rl", above=4)
@@ -29,14 +29,14 @@ def test_half_written_checkpoint_is_found(learner, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
         patch.setattr(checkpoint, "write_file", crash)
-        checkpoint.save(tmp_path, "rl", 2, learner, keep=2)
+        checkpoint.save(tmp_path, "rl", 2, learner.masters, learner.ranks, keep=2)
     assert checkpoint.found(tmp_path, "rl") == []
-    checkpoint.save(tmp_path, "rl", 2, learner, keep=2)
+    checkpoint.save(tmp_path, "rl", 2, learner.masters, learner.ranks, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["rl-00000002"]
 
 
 def test_checkpoint_of_two_ranks_is_read_by_one(learner, tmp_path):
-    checkpoint.save(tmp_path, "rl", 3, learner, 2)
+    checkpoint.save(tmp_path, "rl", 3, learner.masters, learner.ranks, 2)
     state = tmp_path / "rl-00000003" / "state.json"
     state.write_text(state.read_text().replace('"world":1', '"world":2'))
     with pytest.raises(UserError, match=r"written by 2 ranks, there are 1 now.*start 2 ranks"):
@@ -44,7 +44,7 @@ def test_checkpoint_of_two_ranks_is_read_by_one(learner, tmp_path):
 
 
 def test_checkpoint_holds_a_pickle(learner, tmp_path):
-    checkpoint.save(tmp_path, "rl", 3, learner, 2)
+    checkpoint.save(tmp_path, "rl", 3, learner.masters, learner.ranks, 2)
     names = {p.name for p in (tmp_path / "rl-00000003").iterdir()}
     assert names == {"state.json", "rank-0-of-1.safetensors"}
     assert (tmp_path / "rl-00000003" / "rank-0-of-1.safetensors").read_bytes()[8:9] == b"{"

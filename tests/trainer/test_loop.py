@@ -3,13 +3,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.trainer import checkpoint, crew
+from tradewind.trainer import checkpoint, crew, loop, share
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.loop import train
 from tradewind.trainer.progress import MetricsFile
@@ -83,8 +84,10 @@ def undisturbed(tiny, tmp_path_factory):
 POINTS = {
     "claim": (Ledger, "claimable"),
     "step": (crew.Crew, "step"),
-    "weights": (crew.Crew, "weights"),
-    "upload": (Publisher, "publish"),
+    "probe": (crew.Crew, "probe"),
+    "upload": (share, "upload"),
+    "reports": (crew.Crew, "upload"),
+    "manifest": (Publisher, "seal"),
     "checkpoint": (checkpoint, "save"),
     "commit": (Ledger, "commit_step"),
     "announce": (Publisher, "announce"),
@@ -93,6 +96,34 @@ POINTS = {
     "replay": (Ledger, "groups_of_step"),
     "load": (crew.Crew, "load"),
 }
+
+
+class Overlap:
+    """Lets a publication go on only when the next step has begun."""
+
+    def __init__(self, patch):
+        self.begun, self.news, self.publishing = set(), threading.Condition(), threading.local()
+        step, publish = crew.Crew.step, loop.Loop.publish
+
+        def stepping(crew, samples, version, number):
+            with self.news:
+                self.begun.add(number)
+                self.news.notify_all()
+            return step(crew, samples, version, number)
+
+        def publishing(loop, made, probes):
+            self.publishing.number = made.step
+            publish(loop, made, probes)
+
+        patch.setattr(crew.Crew, "step", stepping)
+        patch.setattr(loop.Loop, "publish", publishing)
+
+    def wait(self):
+        """Called in the thread that publishes; elsewhere it does nothing."""
+        number = getattr(self.publishing, "number", None)
+        if number is not None and number + 1 < STEPS:
+            with self.news:
+                assert self.news.wait_for(lambda: number + 1 in self.begun, 60)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -108,6 +139,7 @@ def test_crash_changes_the_curve_or_trains_a_group_twice(
         nonlocal calls
         calls += 1
         crash = calls % 3 == 1
+        overlap.wait()
         if crash and not after:
             raise Crash(point)
         result = original(*args, **kwargs)
@@ -118,7 +150,9 @@ def test_crash_changes_the_curve_or_trains_a_group_twice(
     crashes = 0
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, crashing)
+        overlap = Overlap(patch)
         for _ in range(4 * STEPS):
+            overlap.begun.clear()
             try:
                 train(TrainerConfig(**CONFIG), run)
                 break
@@ -131,6 +165,83 @@ def test_crash_changes_the_curve_or_trains_a_group_twice(
     curve, states, events = outcome(run)
     assert (curve, states) == undisturbed
     assert "replay.diverged" not in events
+
+
+def test_groups_of_a_step_in_flight_are_claimed_again(run, undisturbed, monkeypatch):
+    """Each step is committed only when the next one has claimed its groups."""
+    overlap, commit = Overlap(monkeypatch), Ledger.commit_step
+
+    def late(ledger, step, version):
+        overlap.wait()
+        commit(ledger, step, version)
+
+    monkeypatch.setattr(Ledger, "commit_step", late)
+    train(TrainerConfig(**CONFIG), run)
+    assert outcome(run)[:2] == undisturbed
+
+
+def test_synchronous_mode_waits_for_groups_that_wait_for_it(tiny, tmp_path, monkeypatch):
+    """No group of a version is there before the version is announced."""
+    ledger = tiny.fill(tmp_path / "ledger.sqlite", PER_STEP)
+    run = Run(workspace=tmp_path, model=tiny.save_model(tmp_path / "model"), run_id="tiny")
+    announce = Publisher.announce
+
+    def answered(publisher, version):
+        announce(publisher, version)
+        for number in range(PER_STEP if version.version else 0):
+            tiny.add_group(ledger, 100 * version.version + number, version=version.version)
+
+    monkeypatch.setattr(Publisher, "announce", answered)
+    train(TrainerConfig(**{**CONFIG, "max_staleness": 0, "steps": 3, "wait_deadline_s": 60}), run)
+    assert [s.metrics["trainer/staleness/max"] for s in ledger.steps()] == [0.0] * 3
+    assert ledger.audit() == []
+    ledger.close()
+
+
+@pytest.mark.parametrize("meanwhile", ["trains", "waits"])
+def test_a_failed_upload_does_not_end_the_run_or_later_steps_are_committed(
+    run, undisturbed, monkeypatch, meanwhile
+):
+    """Versions 0 to 2 can be written, and the trainer has gone on when the next one cannot."""
+    put, claimable = Bucket.put_new, Ledger.claimable
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+
+    def full(bucket, key, data):
+        if key.startswith("frames/") and len(ledger.versions()) == 3:
+            if meanwhile == "trains":
+                overlap.wait()
+            raise UserError("the bucket cannot be written", fix="make room")
+        put(bucket, key, data)
+
+    def no_more(ledger, n, version, *rest):
+        return claimable(ledger, n, version, *rest) if version < 3 else []
+
+    with monkeypatch.context() as patch:
+        overlap = Overlap(patch)
+        patch.setattr(Bucket, "put_new", full)
+        if meanwhile == "waits":
+            patch.setattr(Ledger, "claimable", no_more)
+        with pytest.raises(UserError, match="the bucket cannot be written"):
+            train(TrainerConfig(**{**CONFIG, "wait_deadline_s": 60.0}), run)
+    assert len(ledger.versions()) == 3 and ledger.last_step().step == 1
+    assert ledger.closed() == (STEPS - 2) * PER_STEP and ledger.audit() == []
+    (beat,) = ledger.beats()
+    assert "ended: the bucket cannot be written" in beat.doing
+    train(TrainerConfig(**CONFIG), run)
+    assert outcome(run)[:2] == undisturbed
+    ledger.close()
+
+
+def test_a_publication_that_never_ends_is_waited_for_for_ever(run, monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(Ledger, "commit_step", lambda *_: over.wait(60) and None)
+    monkeypatch.setattr("tradewind.trainer.behind.LINGER_S", 0.01)
+    with pytest.raises(Stalled, match=r"publication of step 0 \(owner: bucket\)"):
+        train(TrainerConfig(**CONFIG, publish_deadline_s=0.1), run)
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name == "publish-0":
+            thread.join(60)
 
 
 def test_replay_is_wrong_but_goes_unnoticed(run, undisturbed, monkeypatch):
@@ -198,8 +309,9 @@ def test_wait_does_not_end_when_the_last_group_closes(run, tiny, monkeypatch):
     seen = []
 
     def waiting(self, what, waiting_for, owner):
-        seen.append(waiting_for)
-        tiny.add_group(ledger, 100 + len(seen))
+        if owner == "controller":
+            seen.append(waiting_for)
+            tiny.add_group(ledger, 100 + len(seen))
 
     monkeypatch.setattr("tradewind.trainer.pulse.Pulse.waiting", waiting)
     train(TrainerConfig(**{**CONFIG, "steps": STEPS + 1}), run)

@@ -1,60 +1,177 @@
-"""Run by torchrun: two steps of the tiny model; the first rank writes what it has to a file."""
+"""Run by torchrun, and once without: what one rank and two do must be the same.
 
+The first rank writes what it has to files. Nothing may gather a tensor: `full_tensor` is taken
+away from all of torch.
+"""
+
+import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import tiny
 import torch
+from torch.distributed.tensor import DTensor
 
+from tradewind.ledger.ledger import Ledger
 from tradewind.trainer import checkpoint
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.crew import Crew
-from tradewind.trainer.learner import Learner
+from tradewind.trainer.learner import Learner, bits
+from tradewind.trainer.loop import train
 from tradewind.trainer.policy import Policy
 from tradewind.trainer.ranks import Ranks
+from tradewind.trainer.run import Run
 from tradewind.trainer.step import Trainer
+from tradewind.types import TradewindError, UserError
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.digest import root
+from tradewind.weights.follow import Follower
+from tradewind.weights.publish import Publisher
+from tradewind.weights.state import State
 
 CONFIG = TrainerConfig(lr=1e-2, token_budget=25, loss="reinforce")
+WIDE = {"hidden_size": 72, "vocab_size": 1000}
+"""The embedding has more than two blocks, and no end of a rank's rows is one of a block."""
+RUN = {"groups_per_step": 2, "max_staleness": 9, "checkpoint_every": 2, "dtype": "fp32", "lr": 1e-2}
 
 
-def crew_of(folder, ranks, seed=0):
-    learner = Learner(Policy.wrap(tiny.tiny_model(seed), torch.float32), CONFIG, ranks)
-    return Crew(learner, folder, Trainer(learner, CONFIG))
+def crew_of(folder, ranks, bucket):
+    learner = Learner(Policy.wrap(tiny.tiny_model(**WIDE), torch.float32), CONFIG, ranks)
+    return Crew(learner, folder, bucket, Trainer(learner, CONFIG))
 
 
-def drive(folder, crew):
+def goal_bits():
+    """Weights that no step makes: every value another one, but for one tensor."""
+    model = tiny.tiny_model(5, **WIDE)
+    named = {name: bits(parameter.detach()) for name, parameter in model.named_parameters()}
+    first = next(iter(tiny.tiny_model(**WIDE).named_parameters()))
+    return named | {first[0]: bits(first[1].detach())}
+
+
+class Publishing:
+    """The first rank's part of a history of versions, which a pool follows."""
+
+    def __init__(self, crew, bucket):
+        self.crew, self.bucket = crew, bucket
+        self.publisher = Publisher(bucket, "tiny")
+        model = tiny.tiny_model(**WIDE)
+        self.base = {n: bits(p.detach()) for n, p in model.named_parameters()}
+        self.versions = [self.publisher.publish(0, None, {}, self.base, "base")]
+        self.publisher.announce(self.versions[0])
+        self.leaves = crew.begin({})
+        assert root(self.leaves) == self.versions[0].state_id == State.of(0, self.base).state_id
+        self.follower = Follower(bucket, self.base, run_id="tiny")
+
+    def __call__(self, save=None):
+        """Publish what is in memory; what a pool has then."""
+        number = len(self.versions)
+        self.crew.publish(number)
+        leaves, delta = self.crew.upload()
+        version = self.publisher.seal(
+            self.versions[-1], self.leaves, leaves, delta, "rl", number, ()
+        )
+        if save is not None:
+            self.crew.save("rl", save, 2)
+        self.publisher.announce(version)
+        self.crew.conclude(None)
+        self.versions.append(version)
+        self.leaves = leaves
+        self.follower.commit(self.follower.stage(number))
+        assert State.of(0, self.follower.mirror).state_id == version.state_id
+        return {name: array.copy() for name, array in self.follower.mirror.items()}, delta
+
+
+def drive(crew, publish):
     """Two steps, a checkpoint between them, a detour, back to the checkpoint, step two again."""
     first = crew.step(tiny.make_samples(0), 0, 0)
-    crew.save("rl", 1, 2)
-    start = crew.weights()
+    start, delta = publish(save=1)
+    assert len(delta.frames) == crew.learner.ranks.world
     second = crew.step(tiny.make_samples(1), 0, 1)
-    end = crew.weights()
+    end, _ = publish()
     probes = crew.probe([(50, 3, 3), (4, 90, 7)])  # a pass without gradients, then other weights
     assert crew.adopt(start) > 0
     crew.load("rl", 1)
-    again = crew.weights()
+    again, _ = publish()
     assert all((again[name] == start[name]).all() for name in start)
     crew.step(tiny.make_samples(1), 0, 1)
-    repeated = crew.weights()
+    repeated, _ = publish()
     assert all((repeated[name] == end[name]).all() for name in end)
     metrics = {f"{n}.{k}": v for n, m in enumerate((first, second)) for k, v in m.items()}
     metrics |= {f"probe.{p.ids}.{i}": x for p in probes for i, x in enumerate(p.logprobs)}
+    goal = goal_bits()
+    crew.adopt(goal)
+    reached, _ = publish()
+    assert all((reached[name] == goal[name]).all() for name in goal)
+    _, delta = publish()
+    assert delta.frames == () and publish.versions[-1].state_id == publish.versions[-2].state_id
+    (metrics["goal"],) = {version.state_id for version in publish.versions[-2:]}
     return end, metrics
+
+
+def runs(folder, ranks):
+    """The trainer itself: two steps; a third that the last rank cannot upload; the third again."""
+    run = Run(folder / f"run-{ranks.world}", folder / "model", "tiny")
+    train(TrainerConfig(**RUN, steps=2), run)
+    put = Bucket.put_new
+
+    def full(bucket, key, data):
+        if ranks.rank == ranks.world - 1 and key.startswith("frames/"):
+            raise UserError("the bucket cannot be written", fix="make room")
+        put(bucket, key, data)
+
+    Bucket.put_new = full
+    try:
+        train(TrainerConfig(**RUN, steps=3), run)
+    except TradewindError as error:
+        if ranks.first:  # the other one waits for a command; torchrun would have ended it
+            ranks.broadcast(json.dumps({"do": "dismiss"}))
+        assert "the bucket cannot be written" in str(error), error
+    else:
+        raise AssertionError("a version is announced of which a part is missing")
+    finally:
+        Bucket.put_new = put
+    if ranks.first:
+        ledger = Ledger.open(run.workspace / "ledger.sqlite")
+        assert ledger.last_step().step == 1 and ledger.audit() == []
+        ledger.close()
+    train(TrainerConfig(**RUN, steps=3), run)
+
+
+def check_run(folder, ranks):
+    workspace = folder / f"run-{ranks.world}"
+    ledger = Ledger.open(workspace / "ledger.sqlite")
+    assert ledger.audit() == [] and [s.step for s in ledger.steps()] == [0, 1, 2]
+    assert "replay.diverged" not in [event.kind for event in ledger.events()]
+    bucket = Bucket.open((workspace / "bucket").as_uri())
+    follower = Follower(bucket, read_folder(folder / "model"), run_id="tiny")
+    assert follower.stage(3).state_id == ledger.versions()[3].state_id
+    ledger.close()
+
+
+def forbidden(*_, **__):
+    raise AssertionError("somebody gathers a tensor")
 
 
 def main(folder):
     torch.set_num_threads(1)
+    DTensor.full_tensor = forbidden
     ranks = Ranks.join()
-    crew = crew_of(folder, ranks)
-    if not ranks.first:
-        crew.follow()
-        return
-    weights, metrics = drive(folder, crew)
-    crew.dismiss()
-    np.savez(folder / f"world-{ranks.world}.npz", **weights)
-    (folder / f"world-{ranks.world}.txt").write_text(repr(metrics))
-    assert checkpoint.found(folder, "rl") == [1]
+    bucket = Bucket.open((folder / f"bucket-{ranks.world}").as_uri())
+    crew = crew_of(folder / f"checkpoints-{ranks.world}", ranks, bucket)
+    if ranks.first:
+        weights, metrics = drive(crew, Publishing(crew, bucket))
+        crew.dismiss()
+        np.savez(folder / f"world-{ranks.world}.npz", **weights)
+        (folder / f"world-{ranks.world}.txt").write_text(repr(metrics))
+        assert checkpoint.found(folder / f"checkpoints-{ranks.world}", "rl") == [1]
+    else:
+        crew.follow(60.0)
+    if ranks.world > 1:
+        runs(folder, ranks)
+        if ranks.first:
+            check_run(folder, ranks)
 
 
 if __name__ == "__main__":

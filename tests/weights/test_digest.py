@@ -9,9 +9,23 @@ import blake3
 import numpy as np
 import pytest
 
-from tradewind.weights.digest import leaves_of, root, state_id
+from tradewind.weights.digest import (
+    BLOCK,
+    Hashed,
+    hashed,
+    joined,
+    leaves_of,
+    root,
+    state_id,
+    tensor_digest,
+)
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
+
+
+def slow_digest(data: bytes) -> str:
+    blocks = [blake3.blake3(data[i : i + 65536]).digest() for i in range(0, len(data), 65536)]
+    return blake3.blake3(b"\x02" + b"".join(blocks)).hexdigest()
 
 
 def slow_root(tensors: TensorSet) -> str:
@@ -29,7 +43,7 @@ def slow_root(tensors: TensorSet) -> str:
     rows = []
     for name in sorted(tensors):
         array = tensors[name]
-        inner = blake3.blake3(array.tobytes()).hexdigest()
+        inner = slow_digest(array.tobytes())
         shape = ",".join(str(n) for n in array.shape)
         row = f'["{name}","{tensors.tag(name)}",[{shape}],"{inner}"]'
         rows.append(blake3.blake3(b"\x00" + row.encode()).digest())
@@ -43,6 +57,20 @@ def test_the_tree_is_that_of_the_definition(count: int) -> None:
         {f"t{i}": draw.integers(0, 2**16, (i + 1, 2), np.uint16) for i in range(count)}
     )
     assert state_id(tensors) == slow_root(tensors) == state_id(tensors, threads=3)
+
+
+@pytest.mark.parametrize("size", [0, 2, BLOCK - 2, BLOCK, BLOCK + 2, 5 * BLOCK, 5 * BLOCK + 1000])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7, 64])
+def test_a_digest_depends_on_who_holds_which_rows(size: int, ranks: int) -> None:
+    data = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    chunk = -(-size // (2 * ranks)) * 2
+    cuts = [(min(r * chunk, size), min((r + 1) * chunk, size)) for r in range(ranks)]
+    runs = [hashed(data[begin:end], begin, size) for begin, end in cuts]
+    assert joined(runs, size) == slow_digest(data.tobytes()) == tensor_digest(data)
+    runs = [Hashed.model_validate_json(run.model_dump_json()) for run in runs]
+    assert joined(runs, size) == slow_digest(data.tobytes())
+    whole = sum(len(run.head) + len(run.tail) for run in runs)
+    assert whole <= 2 * ranks * BLOCK and (ranks > 1 or size < BLOCK or not whole)
 
 
 def test_every_bit_name_shape_and_dtype_counts(model: dict[str, Array]) -> None:

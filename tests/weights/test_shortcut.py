@@ -115,7 +115,7 @@ def rewritten(chain: Any, change: Callable[[dict[str, Any]], None]) -> str:
         (lambda s: s.update(version="3"), "canonical"),
         (lambda s: s.update(frames=[], size=0), "out of order"),
         (lambda s: s["tensors"].pop(), "unused"),
-        (lambda s: s["tensors"][0]["pieces"].append(s["tensors"][0]["pieces"][0]), "2 pieces"),
+        (lambda s: s["tensors"][0]["pieces"].append(s["tensors"][0]["pieces"][0]), "or twice"),
         (lambda s: s["tensors"].reverse(), "out of order"),
     ],
 )

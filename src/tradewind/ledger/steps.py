@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
@@ -60,28 +60,34 @@ class Steps(Database):
             row = conn.execute(select(holders).where(holders.c.name == "trainer")).one_or_none()
         return None if row is None else (row.owner, row.until)
 
-    def claimable(self, n: int, version: int, max_staleness: int) -> list[ClosedGroup]:
+    def claimable(
+        self, n: int, version: int, max_staleness: int, held: Collection[str] = ()
+    ) -> list[ClosedGroup]:
         """The `n` oldest closed groups whose every token is fresh enough for `version`.
 
-        Fresh enough: `version - oldest_version() <= max_staleness` (hard, promise R8). Stale ones
-        are rejected and their tasks queued again in the same transaction, with an event. Returns
-        an empty list while there are fewer than `n`; see `closed` for how many.
+        `held` are groups of a step that is trained and not committed yet: closed still, but no
+        longer to be had, nor to be rejected. Fresh enough: `version - oldest_version() <=
+        max_staleness` (hard, promise R8). Stale ones are rejected and their tasks queued again in
+        the same transaction, with an event. Returns an empty list while there are fewer than `n`;
+        see `closed` for how many.
         """
         with self.read() as conn:  # while too few are closed, waiting needs no writer's lock
-            if len(_closed(conn)) < n:
+            if len(_closed(conn, held)) < n:
                 return []
         with self.write() as conn:
             fresh = [
-                row for row in _closed(conn) if not _rejected(conn, row, version, max_staleness)
+                row
+                for row in _closed(conn, held)
+                if not _rejected(conn, row, version, max_staleness)
             ]
             if len(fresh) < n:
                 return []
             return [_read_group(conn, row) for row in fresh[:n]]
 
-    def closed(self) -> int:
-        """How many groups are closed and wait for the trainer."""
+    def closed(self, held: Collection[str] = ()) -> int:
+        """How many groups are closed and wait for the trainer, without those that are `held`."""
         with self.read() as conn:
-            return len(_closed(conn))
+            return len(_closed(conn, held))
 
     def commit_step(self, step: Step, version: WeightVersion) -> None:
         """Step, consumption of its groups and the version it made: one transaction.
@@ -154,10 +160,14 @@ class Steps(Database):
             return [_read_group(conn, row) for row in rows]
 
 
-def _closed(conn: Connection) -> Sequence[AnyRow]:
+def _closed(conn: Connection, held: Collection[str] = ()) -> Sequence[AnyRow]:
     return conn.execute(
         select(groups)
-        .where(groups.c.state == GroupState.CLOSED.value, groups.c.purpose == Purpose.TRAIN.value)
+        .where(
+            groups.c.state == GroupState.CLOSED.value,
+            groups.c.purpose == Purpose.TRAIN.value,
+            groups.c.group_id.not_in(held),
+        )
         .order_by(groups.c.number)
     ).all()
 

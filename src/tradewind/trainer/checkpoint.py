@@ -17,6 +17,8 @@ import numpy as np
 import torch
 
 from tradewind.trainer.learner import Learner
+from tradewind.trainer.master import MasterWeights
+from tradewind.trainer.ranks import Ranks
 from tradewind.types import Record, UserError
 from tradewind.weights.checkpoint import read_file, write_file
 from tradewind.weights.tensors import TensorSet
@@ -33,16 +35,20 @@ class CheckpointState(Record):
     """How many ranks wrote it."""
 
 
-def save(folder: Path, stage: str, steps_done: int, learner: Learner, keep: int) -> None:
-    """Write one checkpoint and delete all but the newest `keep` of this stage; on all ranks."""
-    ranks = learner.ranks
+def save(
+    folder: Path, stage: str, steps_done: int, masters: MasterWeights, ranks: Ranks, keep: int
+) -> None:
+    """Write one checkpoint and delete all but the newest `keep` of this stage; on all `ranks`.
+
+    Nothing may write to `masters` meanwhile.
+    """
     final = _path(folder, stage, steps_done)
     part = folder / f".{final.name}"
     if ranks.first:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
     ranks.barrier()
-    state = {name: tensor.cpu().numpy() for name, tensor in learner.masters.state().items()}
+    state = {name: tensor.cpu().numpy() for name, tensor in masters.state().items()}
     write_file(part / _shard(ranks.rank, ranks.world), TensorSet(state))
     ranks.barrier()
     if ranks.first:

@@ -66,6 +66,9 @@ class TrainerConfig(OptimiserConfig):
     engine and a trainer of the same numerics. None: measure only."""
     wait_deadline_s: float = Field(default=900.0, gt=0)
     """Longest wait without one more closed group before the trainer ends with a sentence."""
+    publish_deadline_s: float = Field(default=900.0, gt=0)
+    """Longest wait for the publication of the step before, when the next one is ready to change the
+    weights, before the trainer ends with a sentence."""
     poll_s: float = Field(default=0.2, gt=0)
     """Seconds between two looks at the ledger while waiting."""
 

@@ -1,4 +1,4 @@
-"""The policy's versions as the trainer holds them: parent tensors, publish, announce, look up.
+"""The policy's versions as the trainer holds them: the newest one, publish, announce, look up.
 
 Order of durability: frames and manifest in the bucket, then the ledger's commit, then the pointer
 `latest/<version>`. Whoever starts again announces the newest committed version once more. Shortcuts
@@ -7,26 +7,30 @@ for late pools come after that, in the background (see `weights/ladder.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import UserError, WeightVersion
 from tradewind.weights.bucket import Bucket
+from tradewind.weights.digest import Leaf, root
 from tradewind.weights.follow import Follower
 from tradewind.weights.ladder import Ladder, LadderStatus
 from tradewind.weights.probe import Ids, Probe, draw_ids
 from tradewind.weights.publish import Publisher
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
+from tradewind.weights.upload import Uploaded
 
 PROBE_IDS = "probe_ids"
 """Key in the ledger's run table."""
+TIED_HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
 class Lineage:
-    """One run's weight versions. `version` and `tensors` are the newest committed ones.
+    """One run's weight versions. `version` is the newest committed one, `leaves` are its tensors'.
 
-    `span` is the number of versions between two rungs of the ladder; 0: no shortcuts.
+    `span` is the number of versions between two rungs of the ladder; 0: no shortcuts. Raises
+    UserError if `base` is not all bf16, or not the one with which the run began.
     """
 
     def __init__(
@@ -41,33 +45,30 @@ class Lineage:
         self._publisher = Publisher(bucket, run_id)
         if not ledger.versions():
             ledger.commit_version(self._publisher.publish(0, None, {}, base, "base"))
+        first = State.of(0, base)
+        if first.state_id != ledger.versions()[0].state_id:
+            raise UserError(
+                f"the model folder is not the base of this run, {ledger.versions()[0].state_id}",
+                value=first.state_id,
+                fix="give the model folder with which the run was started",
+            )
         self.version = ledger.versions()[-1]
         self._announce_all(ledger.versions())
-        self.tensors = self.at(self.version)
+        self.leaves: Mapping[str, Leaf] = {}
         self._ladder: Ladder | None = None
         if span:
             trained = [v.version for v in ledger.versions() if v.stage != "rl"]
-            first = State.of(0, base)
             self._ladder = Ladder(bucket, run_id, first, span=span, rungs=trained)
-            self._ladder.offer(self.version, self.tensors)  # its shortcuts may have been lost
 
     def at(self, version: WeightVersion) -> TensorSet:
         """The tensors of a committed version, read from the bucket and verified.
 
         Raises:
             RefusedWeights: an object is damaged or missing.
-            UserError: the base is not the one with which the run began.
         """
-        follower = Follower(self._bucket, self._base, run_id=self._run_id)
-        first = self._ledger.versions()[0]
-        if follower.state_id != first.state_id:
-            raise UserError(
-                f"the model folder is not the base of this run, {first.state_id}",
-                value=follower.state_id,
-                fix="give the model folder with which the run was started",
-            )
         if version.version == 0:
             return self._base
+        follower = Follower(self._bucket, self._base, run_id=self._run_id)
         return follower.stage(version.version).state.tensors
 
     def probe_ids(self, vocabulary: int, texts: Sequence[Sequence[int]] = ()) -> tuple[Ids, ...]:
@@ -81,50 +82,75 @@ class Lineage:
             self._ledger.set_meta(PROBE_IDS, known)
         return tuple(tuple(ids) for ids in known)
 
+    def resume(self, leaves: Mapping[str, Leaf], tensors: TensorSet | None) -> None:
+        """The trainer holds `version`; shortcuts to it may have been lost."""
+        assert root(leaves) == self.version.state_id, "the weights in memory are the newest version"
+        self.leaves = leaves
+        self._offer(tensors)
+
+    def seal(
+        self,
+        leaves: Mapping[str, Leaf],
+        delta: Uploaded,
+        stage: str,
+        step: int,
+        probes: tuple[Probe, ...],
+    ) -> WeightVersion:
+        """Name an uploaded delta as the successor of `version`; it is not committed or announced.
+
+        `leaves` are those of all tensors after it, `probes` are computed with them.
+        """
+        return self._publisher.seal(self.version, self.leaves, leaves, delta, stage, step, probes)
+
     def publish(
         self, new: Mapping[str, Array], stage: str, step: int, probes: tuple[Probe, ...]
     ) -> WeightVersion:
-        """Upload the successor of `version`; nothing is committed or announced yet.
-
-        `probes` are computed with `new`.
-        """
+        """Upload all of `new` as the successor of `version`, by one rank that holds all of it."""
+        number, old = self.version.version + 1, self.at(self.version)
+        named = self.named(new)
         return self._publisher.publish(
-            self.version.version + 1,
-            self.version,
-            self.tensors,
-            self.named(new),
-            stage,
-            step=step,
-            probes=probes,
+            number, self.version, old, named, stage, step=step, probes=probes
         )
 
-    def announce(self, version: WeightVersion, new: Mapping[str, Array]) -> None:
-        """Let pools see a committed version; it is the parent from now on."""
+    def announce(
+        self, version: WeightVersion, leaves: Mapping[str, Leaf], tensors: TensorSet | None
+    ) -> None:
+        """Let pools see a committed version; it is the parent from now on.
+
+        Without its tensors, which a rank of several does not hold, it gets no shortcuts.
+        """
         self._publisher.announce(version)
-        self.version, self.tensors = version, self.named(new)
-        if self._ladder is not None:
-            self._ladder.offer(self.version, self.tensors)
+        self.version, self.leaves = version, leaves
+        self._offer(tensors)
+
+    def _offer(self, tensors: TensorSet | None) -> None:
+        if self._ladder is not None and tensors is not None:
+            self._ladder.offer(self.version, tensors)
 
     def close(self, deadline_s: float) -> LadderStatus:
         """Let the shortcuts that are due be published, for at most `deadline_s` seconds."""
         return self._ladder.close(deadline_s) if self._ladder is not None else LadderStatus()
 
-    def state_id(self, new: Mapping[str, Array]) -> str:
-        """The state id of a set of weights."""
-        return State.of(0, self.named(new)).state_id
+    def twins(self, trained: Iterable[str]) -> dict[str, str]:
+        """Names of the base that repeat a trained parameter: a tied head repeats the embedding.
 
-    def named(self, trained: Mapping[str, Array]) -> TensorSet:
-        """Trained weights under the names of the base: a tied head repeats the embedding."""
-        whole = dict(trained)
-        if "lm_head.weight" in self._base and "lm_head.weight" not in whole:
-            whole["lm_head.weight"] = whole["model.embed_tokens.weight"]
-        if whole.keys() != self._base.keys():
+        Raises:
+            UserError: the names differ otherwise.
+        """
+        names = set(trained)
+        found = {TIED_HEAD: EMBEDDING} if TIED_HEAD in self._base and TIED_HEAD not in names else {}
+        if names | found.keys() != self._base.keys():
             raise UserError(
                 "the trainer's weights and the checkpoint differ in their names",
-                value=sorted(whole.keys() ^ self._base.keys())[:5],
+                value=sorted((names | found.keys()) ^ self._base.keys())[:5],
                 fix="use a model family whose checkpoint names transformers keeps",
             )
-        return TensorSet(whole)
+        return found
+
+    def named(self, trained: Mapping[str, Array]) -> TensorSet:
+        """Trained weights under all names of the base."""
+        twins = self.twins(trained).items()
+        return TensorSet({**trained, **{twin: trained[name] for twin, name in twins}})
 
     def _announce_all(self, versions: list[WeightVersion]) -> None:
         """After a crash the newest may lack its pointer; after one at the base, both may."""

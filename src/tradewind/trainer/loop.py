@@ -1,17 +1,19 @@
-"""The trainer process: one optimiser step per turn of the loop.
+"""The trainer process: one optimiser step per turn of the loop, published behind the next one.
 
     consumes     closed groups (ledger), the model folder, checkpoints
     produces     weight versions (bucket), steps (ledger), metrics/rl.jsonl, checkpoints
     waits for    closed groups                      unblocked by controller, grader, worker
+                 its last publication, at most one  unblocked by the bucket, or a deadline
                  the place of a dead trainer        unblocked by its time to live
 
-    claim ─► samples ─► step ─► upload ─► checkpoint ─► commit ─► announce
-      ▲                                                   │
-      └───────────────────────────────────────────────────┘
+    claim ─► samples ─► forward, backward ─► update ─► probe ─► hand over ─► claim ...
+                                               ▲                    │
+      nothing in flight before weights change ─┘                    ▼
+                     (behind)     upload ─► checkpoint ─► commit ─► announce
 
-A crash before the commit: nothing happened, the same groups are claimed again. A crash after it:
-the step stands, the next start replays it from the ledger's groups and announces it again. So
-every group is trained into exactly one version (promise R7).
+A crash before the commit: nothing happened, the groups are claimed again, and nothing of the step
+after it was committed. A crash after it: the step stands, the next start replays it from the
+ledger's groups and announces it again. So every group is trained into exactly one version (R7).
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from tradewind.algo.samples import samples_of
 from tradewind.ledger.ledger import Ledger
+from tradewind.trainer.behind import Behind
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.crew import Crew
 from tradewind.trainer.learner import Learner
@@ -33,8 +37,10 @@ from tradewind.trainer.pulse import Pulse
 from tradewind.trainer.ranks import Ranks
 from tradewind.trainer.restore import restore
 from tradewind.trainer.run import Run, open_run
+from tradewind.trainer.stall import Clock
 from tradewind.trainer.step import Metrics, Trainer
-from tradewind.types import ClosedGroup, Sample, Stalled, Step
+from tradewind.types import ClosedGroup, Sample, Stalled, Step, TradewindError
+from tradewind.weights.probe import Probe
 
 STAGE = "rl"
 LOG = logging.getLogger(__name__)
@@ -46,22 +52,26 @@ def train(config: TrainerConfig, run: Run) -> None:
     Raises:
         UserError: bad input, or numbers that are not finite; nothing of that step is committed.
         Conflict: another trainer lives on this run.
-        Stalled: no group closed for `config.wait_deadline_s`.
+        Stalled: no group closed for `config.wait_deadline_s`, or a publication took longer than
+            `config.publish_deadline_s`.
     """
     ranks = Ranks.join()
     learner = Learner.open(run.model, config, ranks)
-    crew = Crew(learner, run.checkpoints, Trainer(learner, config))
+    crew = Crew(learner, run.checkpoints, run.open_bucket(), Trainer(learner, config))
     if not ranks.first:
-        crew.follow()
+        crew.follow(config.publish_deadline_s)
         return
-    with open_run(run, config) as (ledger, lineage, pulse):
-        loop = Loop(config, crew, ledger, lineage, pulse, MetricsFile(run.workspace, STAGE))
+    with (
+        open_run(run, config) as (ledger, lineage, pulse),
+        Behind(config.publish_deadline_s) as behind,
+    ):
+        file = MetricsFile(run.workspace, STAGE)
+        loop = Loop(config, crew, ledger, lineage, pulse, file, behind)
         for number in range(loop.restore(), config.steps):
             groups = loop.claim(number)
-            samples, excluded = collect(groups)
-            metrics = loop.step(samples, number)
-            metrics |= group_metrics(groups, excluded)
-            loop.commit(number, groups, metrics)
+            metrics = loop.step(groups, number)
+            loop.hand_over(number, groups, metrics)
+        loop.settle()
         crew.dismiss()
 
 
@@ -75,81 +85,134 @@ class Loop:
     lineage: Lineage
     pulse: Pulse
     file: MetricsFile
-    began: float = 0.0
-    waited: float = 0.0
+    behind: Behind
+    version: int = -1
+    """What the weights in memory are, published or about to be."""
+    held: frozenset[str] = frozenset()
+    """The groups of the newest step; the ledger calls them closed until it is committed."""
+    clock: Clock = field(default_factory=Clock)
+    doing: str = "restore"
 
     def restore(self) -> int:
         """Go back to where the ledger says the run is; returns the number of the next step."""
         self.pulse.doing("restore")
         done = restore(self.crew, self.ledger, self.lineage, self.pulse)
         self.file.restart(line_of(step) for step in self.ledger.steps())
+        self.version = self.lineage.version.version
+        self.crew.learner.masters.release = self.settle
+        self.clock.start()
         return done
 
     def claim(self, number: int) -> list[ClosedGroup]:
         """Wait for the step's groups; the wait is in the beat and has a deadline."""
-        needed, version = self.config.groups_per_step, self.lineage.version.version
-        asked = progressed = time.monotonic()
-        closed = -1
-        while not (groups := self.ledger.claimable(needed, version, self.config.max_staleness)):
-            if (now_closed := self.ledger.closed()) != closed:
-                closed, progressed = now_closed, time.monotonic()
-            missing = f"{needed - closed} more closed groups for step {number}"
-            if (waited := time.monotonic() - progressed) > self.config.wait_deadline_s:
-                raise Stalled(missing, owner="controller", seconds=waited)
-            self.pulse.waiting(f"step {number}", missing, owner="controller")
-            time.sleep(self.config.poll_s)
-        self.began, self.waited = time.monotonic(), time.monotonic() - asked
-        return groups
+        self.doing = f"step {number}"
+        config, progressed, closed = self.config, time.monotonic(), -1
+        while True:
+            with self.clock.of("read"):
+                groups = self.ledger.claimable(
+                    config.groups_per_step, self.version, config.max_staleness, self.held
+                )
+            if groups:
+                return groups
+            with self.clock.of("wait"):
+                self.behind.check()  # groups may never come if the last version does not
+                if (now_closed := self.ledger.closed(self.held)) != closed:
+                    closed, progressed = now_closed, time.monotonic()
+                missing = f"{config.groups_per_step - closed} more closed groups for step {number}"
+                if (waited := time.monotonic() - progressed) > config.wait_deadline_s:
+                    raise Stalled(missing, owner="controller", seconds=waited)
+                self.pulse.waiting(self.doing, missing, owner="controller")
+                time.sleep(config.poll_s)
 
-    def step(self, samples: Sequence[Sample], number: int) -> Metrics:
-        """One update of the weights in memory."""
-        self.pulse.doing(f"step {number}")
-        metrics = self.crew.step(samples, self.lineage.version.version, number)
+    def step(self, groups: Sequence[ClosedGroup], number: int) -> Metrics:
+        """One update of the weights in memory; before it, the last publication is over."""
+        self.pulse.doing(self.doing)
+        with self.clock.of("read"):
+            samples, excluded = collect(groups)
+        with self.clock.of("step"):
+            metrics = self.crew.step(samples, self.version, number)
         k3 = metrics.get("trainer/ratio/k3", 0.0)
         if k3 > self.config.k3_alarm:
             split = {n: v for n, v in metrics.items() if n.endswith("_k3")}
             self.pulse.event("ratio.alarm", f"step {number}", f"mean k3 is {k3:.4f} ({split})")
-        return metrics
+        return metrics | group_metrics(groups, excluded)
 
-    def commit(self, number: int, groups: Sequence[ClosedGroup], metrics: Metrics) -> None:
-        """Make the step durable, in the one order that survives a crash anywhere."""
-        self.pulse.doing(f"publish step {number}")
-        new = self.crew.weights()
-        probing = time.monotonic()
-        probes = self.crew.probe(self.lineage.probe_ids(self.crew.vocabulary))
-        uploading = time.monotonic()
-        version = self.lineage.publish(new, STAGE, number, probes)
+    def hand_over(self, number: int, groups: Sequence[ClosedGroup], metrics: Metrics) -> None:
+        """Leave it to the thread behind to make the step durable."""
+        self.settle()  # a step without an update did not
+        with self.clock.of("probe"):
+            # several ranks compute in one order, in which there is no room beside the next step
+            probes = () if self.crew.alone else self.probe()
+        seconds = self.clock.turn()
+        step = Step(
+            step=number,
+            version=self.version + 1,
+            group_ids=tuple(group.group.group_id for group in groups),
+            metrics=metrics | self.clock.metrics(),
+            seconds=seconds,
+            committed_at=0.0,
+        )
+        self.version, self.held = step.version, frozenset(step.group_ids)
+        self.crew.publish(number)
+        self.behind.start(number, partial(self.publish, step, probes))
+
+    def probe(self) -> tuple[Probe, ...]:
+        """What the weights in memory say to the run's probes."""
+        return self.crew.probe(self.lineage.probe_ids(self.crew.vocabulary))
+
+    def publish(self, step: Step, probes: tuple[Probe, ...]) -> None:
+        """Make the step durable, in the one order that survives a crash anywhere. Runs behind."""
+        failure: str | None = "the first rank failed"
+        try:
+            self.pulse.beside(f"publishes step {step.step}")
+            self._publish(step, probes)
+            failure = None
+        except TradewindError as error:
+            failure = str(error)
+            raise
+        finally:
+            self.crew.conclude(failure)
+            self.pulse.beside(None)
+
+    def _publish(self, step: Step, probes: tuple[Probe, ...]) -> None:
+        began, number = time.monotonic(), step.step
+        probes = probes or self.probe()
+        probed = time.monotonic()
+        leaves, delta = self.crew.upload()
+        version = self.lineage.seal(leaves, delta, STAGE, number, probes)
         uploaded = time.monotonic()
         if (number + 1) % self.config.checkpoint_every == 0 or number + 1 == self.config.steps:
             self.crew.save(STAGE, number + 1, self.config.keep_checkpoints)
-        metrics |= {
-            "trainer/wait/seconds": self.waited,
-            "trainer/probe/seconds": uploading - probing,
-            "trainer/publish/seconds": uploaded - uploading,
+        metrics = step.metrics | {
+            "trainer/probe/seconds": step.metrics["trainer/probe/seconds"] + probed - began,
+            "trainer/publish/seconds": uploaded - probed,
             "trainer/publish/bytes": float(version.bytes_shipped),
             "trainer/checkpoint/seconds": time.monotonic() - uploaded,
         }
-        step = Step(
-            step=number,
-            version=version.version,
-            group_ids=tuple(group.group.group_id for group in groups),
-            metrics=metrics,
-            seconds=time.monotonic() - self.began,
-            committed_at=time.time(),
-        )
-        self.pulse.doing(f"commit step {number}")
+        step = step.model_copy(update={"metrics": metrics, "committed_at": time.time()})
+        self.pulse.check()  # whoever lost the place commits nothing
         self.ledger.commit_step(step, version)
-        self.lineage.announce(version, new)
+        self.lineage.announce(version, leaves, self.crew.tensors())
         self.file.append(line_of(step))
         LOG.info(
-            "step %d: version %d, reward %.3f, loss %.4f, %.1f s (waited %.1f s)",
+            "step %d: version %d, reward %.3f, loss %.4f, %.1f s (waited %.1f s, stalled %.2f s)",
             number,
             version.version,
             metrics["trainer/reward/mean"],
             metrics.get("trainer/loss/value", 0.0),
             step.seconds,
-            self.waited,
+            metrics["trainer/wait/seconds"],
+            metrics["trainer/stall/seconds"],
         )
+
+    def settle(self) -> None:
+        """Wait until the last publication is over; raises what it failed with."""
+        with self.clock.of("settle"):
+            if self.behind.busy:
+                said = f"the publication of step {self.behind.number}"
+                self.pulse.waiting(self.doing, said, owner="bucket")
+            self.behind.settle()
+            self.pulse.doing(self.doing)
 
 
 def collect(groups: Sequence[ClosedGroup]) -> tuple[list[Sample], Counter[str]]:

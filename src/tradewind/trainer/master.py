@@ -9,7 +9,7 @@ same rounded weights. Works on local tensors: the shards of FSDP2 or the whole o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,12 @@ def local(tensor: Tensor) -> Tensor:
 
 
 class MasterWeights:
-    """The optimiser of one rank."""
+    """The optimiser of one rank.
+
+    Between two steps nobody writes to parameters, masters and moments: whoever publishes or saves
+    them beside the next forward and backward pass copies nothing. `release` is called before they
+    change, and returns when nobody reads them any more.
+    """
 
     def __init__(
         self, trained: Sequence[tuple[str, nn.Parameter]], config: OptimiserConfig
@@ -34,6 +39,7 @@ class MasterWeights:
         self.names = [name for name, _ in trained]
         self._parameters = [parameter for _, parameter in trained]
         self._clip = config.clip
+        self.release: Callable[[], None] = lambda: None
         self.masters = [
             local(p.detach()).to(torch.float32, copy=True).requires_grad_()
             for p in self._parameters
@@ -46,6 +52,12 @@ class MasterWeights:
             weight_decay=config.weight_decay,
             fused=True,
         )
+
+    def trained(self) -> list[tuple[str, Tensor]]:
+        """Names and parameters, this rank's part of each; the same beside a pass through the model,
+        for which FSDP puts whole parameters into the modules.
+        """
+        return [(n, p.data) for n, p in zip(self.names, self._parameters, strict=True)]
 
     def accumulate(self) -> None:
         """Move the gradients of one micro-batch into fp32 (a no-op where they are fp32 already).
@@ -67,7 +79,8 @@ class MasterWeights:
         """One AdamW update with gradients times `scale`; returns their norm before clipping.
 
         Raises:
-            UserError: the norm is not finite. Nothing has been changed then.
+            UserError: the norm is not finite. Nothing has been changed then, nor if `release`
+                raises.
         """
         self.accumulate()
         for parameter, master in zip(self._parameters, self.masters, strict=True):
@@ -83,6 +96,7 @@ class MasterWeights:
                 fix="lower lr, or look for extreme rewards in this step's groups; nothing was "
                 "committed, and a restart goes on from the last committed step",
             )
+        self.release()
         factor = scale * min(1.0, self._clip / norm) if norm > 0 else scale
         gradients = [m.grad for m in self.masters if m.grad is not None]
         if gradients:

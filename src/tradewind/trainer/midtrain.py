@@ -34,6 +34,7 @@ from tradewind.trainer.ranks import Ranks
 from tradewind.trainer.run import Run, open_run
 from tradewind.trainer.schedule import learning_rate
 from tradewind.types import Conflict, Sample, UserError
+from tradewind.weights.digest import leaves_of
 
 STAGE = "midtrain"
 LOG = logging.getLogger(__name__)
@@ -62,16 +63,17 @@ def midtrain(config: MidtrainConfig, run: Run, corpus_file: Path) -> None:
                 f"RL has begun (version {lineage.version.version}), too late to mid-train"
             )
         learner = Learner.open(run.model, config, ranks)
-        crew = Crew(learner, run.checkpoints)
+        crew = Crew(learner, run.checkpoints, run.open_bucket())
         course = Course(config, crew, corpus, ledger, pulse, MetricsFile(run.workspace, STAGE))
         for number, batch in course.resume():
             course.step(number, batch)
             course.save(number + 1)
-        new = crew.weights()
+        new = learner.weights()
         probes = crew.probe(lineage.probe_ids(crew.vocabulary, corpus.train))
         version = lineage.publish(new, STAGE, config.steps, probes)
         ledger.commit_version(version)
-        lineage.announce(version, new)
+        tensors = lineage.named(new)
+        lineage.announce(version, leaves_of(tensors), tensors)
         checkpoint.discard(run.checkpoints, STAGE)
 
 

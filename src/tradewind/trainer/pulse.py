@@ -15,14 +15,17 @@ from tradewind.types import Beat, Conflict, Event
 class Pulse:
     """Holds the place while the context lasts; a thread renews it and repeats the beat.
 
-    Entering waits out the lease of a trainer that died, at most its time to live, and raises
-    `Conflict` as soon as the other one shows that it lives.
+    One beat tells of two things: what the trainer does or waits for, and what goes on `beside` it.
+    Any thread may speak. Entering waits out the lease of a trainer that died, at most its time to
+    live, and raises `Conflict` as soon as the other one shows that it lives.
     """
 
     def __init__(self, ledger: Ledger, ttl_s: float, process: str = "trainer") -> None:
         self.owner = f"{process}@{socket.gethostname()}:{os.getpid()}"
         self._ledger, self._ttl_s, self._process = ledger, ttl_s, process
+        self._speaking = threading.Lock()
         self._beat = self._new("start")
+        self._beside: str | None = None
         self._over = threading.Event()
         self._lost: Conflict | None = None
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
@@ -46,8 +49,19 @@ class Pulse:
         self._say(self._new(what))
 
     def waiting(self, what: str, waiting_for: str, owner: str) -> None:
-        """Say what is waited for, and which process can end the wait."""
+        """Say what is waited for, and which process can end the wait; raises like `doing`."""
         self._say(self._new(what, waiting_for, owner))
+
+    def beside(self, what: str | None) -> None:
+        """Say what goes on in the background, None: nothing."""
+        with self._speaking:
+            self._beside = what
+            self._tell()
+
+    def check(self) -> None:
+        """Raises `Conflict` if the place was lost."""
+        if self._lost is not None:
+            raise self._lost
 
     def event(self, kind: str, subject: str, detail: str) -> None:
         """Append an event of this process."""
@@ -56,12 +70,18 @@ class Pulse:
         )
 
     def _say(self, beat: Beat) -> None:
-        if self._lost is not None:
-            raise self._lost
-        said = (beat.doing, beat.waiting_for) == (self._beat.doing, self._beat.waiting_for)
-        if not said:
-            self._beat = beat
-            self._ledger.beat(beat)
+        self.check()
+        with self._speaking:
+            said = (beat.doing, beat.waiting_for) == (self._beat.doing, self._beat.waiting_for)
+            if not said:
+                self._beat = beat
+                self._tell()
+
+    def _tell(self) -> None:
+        beat = self._beat.model_copy(update={"at": time.time()})
+        if self._beside is not None:
+            beat = beat.model_copy(update={"doing": f"{beat.doing}; {self._beside}"})
+        self._ledger.beat(beat)
 
     def _new(self, doing: str, waiting_for: str | None = None, owner: str | None = None) -> Beat:
         now = time.time()
@@ -95,4 +115,5 @@ class Pulse:
             except Conflict as error:
                 self._lost = error
                 return
-            self._ledger.beat(self._beat.model_copy(update={"at": time.time()}))
+            with self._speaking:
+                self._tell()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,8 @@ class Ranks:
     rank: int = 0
     world: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    group: dist.ProcessGroup | None = None
+    """Who talks to whom; None: all, in the order of the steps."""
 
     @classmethod
     def join(cls) -> Ranks:
@@ -32,6 +34,12 @@ class Ranks:
         if world > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if cuda else "gloo")
         return cls(int(os.environ.get("RANK", "0")), world, device)
+
+    def beside(self) -> Ranks:
+        """The same ranks with lines of their own, for a thread beside the steps; on all ranks."""
+        if self.world == 1:
+            return self
+        return replace(self, device=torch.device("cpu"), group=dist.new_group(backend="gloo"))
 
     @property
     def first(self) -> bool:
@@ -60,7 +68,7 @@ class Ranks:
             return dict(values)
         names = sorted(values)
         tensor = torch.tensor([values[n] for n in names], dtype=torch.float64, device=self.device)
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=self.group)
         return dict(zip(names, tensor.tolist(), strict=True))
 
     def broadcast(self, text: str) -> str:
@@ -69,12 +77,26 @@ class Ranks:
             return text
         raw = torch.frombuffer(bytearray(text.encode() or b" "), dtype=torch.uint8)
         size = torch.tensor([len(raw)], device=self.device)
-        dist.broadcast(size, 0)
+        dist.broadcast(size, 0, group=self.group)
         data = raw.to(self.device) if self.first else raw.new_zeros(int(size), device=self.device)
-        dist.broadcast(data, 0)
-        return bytes(data.cpu().tolist()).decode()
+        dist.broadcast(data, 0, group=self.group)
+        return data.cpu().numpy().tobytes().decode()
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Every rank's bytes, on the first rank; elsewhere nothing. Only `beside` the steps."""
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
+        dist.all_gather(sizes, torch.tensor([len(data)]), group=self.group)
+        if not self.first:
+            dist.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0, group=self.group)
+            return []
+        out = [data]
+        for rank in range(1, self.world):
+            received = torch.empty(int(sizes[rank]), dtype=torch.uint8)
+            dist.recv(received, rank, group=self.group)
+            out.append(received.numpy().tobytes())
+        return out
 
     def barrier(self) -> None:
         """Wait for all ranks."""
         if self.world > 1:
-            dist.barrier()
+            dist.barrier(group=self.group)

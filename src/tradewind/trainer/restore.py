@@ -9,6 +9,7 @@ from tradewind.trainer.crew import Crew
 from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.pulse import Pulse
 from tradewind.types import Step, WeightVersion
+from tradewind.weights.digest import root
 
 STAGE = "rl"
 
@@ -38,6 +39,7 @@ def restore(crew: Crew, ledger: Ledger, lineage: Lineage, pulse: Pulse) -> int:
         _compare(crew, lineage, pulse, versions[step.version])
     if saved and saved[-1] == done:
         _compare(crew, lineage, pulse, versions[last.version] if last else lineage.version)
+    lineage.resume(crew.begin(lineage.twins(crew.names)), crew.tensors())
     return done
 
 
@@ -48,7 +50,7 @@ def _replay(crew: Crew, ledger: Ledger, step: Step) -> None:
 
 def _compare(crew: Crew, lineage: Lineage, pulse: Pulse, version: WeightVersion) -> None:
     """The weights in memory are those of `version`, or become them."""
-    reached = lineage.state_id(crew.weights())
+    reached = root(crew.begin(lineage.twins(crew.names)))
     if reached == version.state_id:
         return
     differed = crew.adopt(dict(lineage.at(version)))

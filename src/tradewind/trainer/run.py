@@ -38,6 +38,10 @@ class Run:
         """The trainer's own."""
         return self.workspace / "checkpoints"
 
+    def open_bucket(self) -> Bucket:
+        """Raises UserError if there is none."""
+        return Bucket.open(self.bucket_url or (self.workspace / "bucket").resolve().as_uri())
+
 
 @contextmanager
 def open_run(run: Run, config: OptimiserConfig) -> Iterator[tuple[Ledger, Lineage, Pulse]]:
@@ -52,7 +56,7 @@ def open_run(run: Run, config: OptimiserConfig) -> Iterator[tuple[Ledger, Lineag
         Pulse(ledger, config.lease_ttl_s) as pulse,
     ):
         pulse.doing("open the model")
-        bucket = Bucket.open(run.bucket_url or (run.workspace / "bucket").resolve().as_uri())
+        bucket = run.open_bucket()
         base = read_folder(run.model)
         lineage = Lineage(ledger, bucket, run.run_id, base, config.shortcut_span)
         try:

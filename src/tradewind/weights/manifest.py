@@ -5,7 +5,9 @@
 That makes the manifests a hash chain. The JSON is canonical (sorted keys, no spaces): one manifest
 has one digest, that of its JSON. In the bucket it lies compressed. Frames are bucket objects named
 by their BLAKE3; each is the concatenation of pieces (`codec`), in the order in which the manifest
-lists them, without gaps. So a missing, repeated or reordered piece cannot be written.
+lists them, without gaps. So a missing, repeated or reordered piece cannot be written. A piece says
+which bytes of its tensor it restores; bytes that no piece restores are those of the parent. So
+every rank of a trainer writes frames of its own, of the rows that it holds.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from tradewind.weights.digest import Leaf, digest_bytes
 from tradewind.weights.probe import Probe
 from tradewind.weights.tensors import STORAGE
 
-FORMAT = "tradewind-weights/2"
+FORMAT = "tradewind-weights/3"
 MAX_MANIFEST = 64 * 2**20
 """Bytes."""
 LEVEL = 9
@@ -38,16 +40,19 @@ MAX_PIECE = 64 * 2**20
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 StateId = Annotated[str, StringConstraints(pattern=r"^b3:[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
-PieceBytes = Annotated[int, Field(gt=0, le=MAX_PIECE, multiple_of=8)]
 
 
 class Piece(Record):
-    """Where one coded piece lies."""
+    """Where one coded piece lies, and what it restores."""
 
     frame: Count
     """Index into `Manifest.frames`."""
     offset: Count
     size: Count
+    begin: Count
+    """Its first byte in the tensor."""
+    raw: Annotated[int, Field(gt=0, le=MAX_PIECE)]
+    """Bytes that it restores."""
 
 
 class TensorEntry(Record):
@@ -57,8 +62,9 @@ class TensorEntry(Record):
     dtype: str
     shape: tuple[Count, ...]
     digest: Digest
-    """BLAKE3 of the new bytes."""
+    """Of the new bytes, see `digest`."""
     pieces: tuple[Piece, ...]
+    """Ascending, without overlap."""
 
     @property
     def nbytes(self) -> int:
@@ -137,10 +143,6 @@ class Delta(Protocol):
     def frames(self) -> tuple[Frame, ...]:
         """Where their pieces lie."""
 
-    @property
-    def piece_bytes(self) -> int:
-        """Raw bytes of a piece."""
-
 
 class Manifest(Record):
     """Example: version 3 of run "desk", which changes two of 272 tensors."""
@@ -161,7 +163,6 @@ class Manifest(Record):
     tensors: tuple[TensorEntry, ...]
     """Sorted by name."""
     frames: tuple[Frame, ...]
-    piece_bytes: PieceBytes
     bytes_full: Count
     """Of a dense copy of all tensors."""
     probes: Annotated[tuple[Probe, ...], Field(max_length=64)] = ()
@@ -275,31 +276,36 @@ def check_layout(delta: Delta) -> None:
     names = [entry.name for entry in delta.tensors]
     if names != sorted(set(names)):
         raise _refused("a delta lists tensors twice or out of order", delta.key)
-    frame, offset = 0, 0
+    filled: list[int] = []
     for entry in delta.tensors:
         if entry.dtype not in STORAGE:
             raise _refused(f"tensor {entry.name} has an unknown dtype", entry.dtype)
-        expected = 0 if delta.version == 0 else -(-entry.nbytes // delta.piece_bytes)
-        if len(entry.pieces) != expected:
-            raise _refused(
-                f"tensor {entry.name} has {len(entry.pieces)} pieces instead of {expected}",
-                delta.key,
-            )
-        for i, piece in enumerate(entry.pieces):
-            raw_size = min(delta.piece_bytes, entry.nbytes - i * delta.piece_bytes)
-            if piece.size > raw_size + HEADER_BYTES:
-                raise _refused(f"a piece of {entry.name} is larger than its raw bytes", piece.size)
-            if frame < len(delta.frames) and offset == delta.frames[frame].size:
-                frame, offset = frame + 1, 0
-            end = offset + piece.size
-            fits = frame < len(delta.frames) and end <= delta.frames[frame].size
-            if (piece.frame, piece.offset) != (frame, offset) or not fits or not piece.size:
+        if delta.version and not entry.pieces and entry.nbytes:
+            raise _refused(f"tensor {entry.name} has no pieces", delta.key)
+        restored = 0
+        for piece in entry.pieces:
+            restored = _check_range(entry, piece, restored)
+            if piece.frame == len(filled):
+                filled.append(0)
+            known = piece.frame < min(len(filled), len(delta.frames))
+            if not known or piece.offset != filled[piece.frame] or not piece.size:
                 raise _refused(
                     f"a piece of {entry.name} is missing, repeated or out of order", delta.key
                 )
-            offset = end
-    if delta.frames and (frame, offset) != (len(delta.frames) - 1, delta.frames[-1].size):
-        raise _refused("a delta leaves bytes of its frames unused", delta.key)
+            filled[piece.frame] += piece.size
+    if filled != [frame.size for frame in delta.frames]:
+        raise _refused("a delta leaves bytes of its frames unused, or reads past them", delta.key)
+
+
+def _check_range(entry: TensorEntry, piece: Piece, restored: int) -> int:
+    """Where the piece ends in its tensor, of which `restored` bytes are behind it."""
+    end = piece.begin + piece.raw
+    itemsize = STORAGE[entry.dtype].itemsize
+    if piece.begin < restored or end > entry.nbytes or piece.begin % itemsize or end % itemsize:
+        raise _refused(f"a piece restores bytes that {entry.name} has not, or twice", piece.begin)
+    if piece.size > piece.raw + HEADER_BYTES:
+        raise _refused(f"a piece of {entry.name} is larger than its raw bytes", piece.size)
+    return end
 
 
 def _refused(what: str, value: object) -> RefusedWeights:

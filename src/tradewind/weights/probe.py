@@ -20,7 +20,7 @@ from tradewind.types.record import Record
 
 SEQUENCES = 3
 """Probes of a run."""
-LENGTH = 24
+LENGTH = 16
 """Most ids of one of them: long enough for rotary angles to matter, short enough to cost nothing
 beside a step."""
 

@@ -19,7 +19,7 @@ from tradewind.types.weights import WeightVersion
 from tradewind.weights.bucket import Bucket, NotInBucket
 from tradewind.weights.chain import newest_version, read_frame, read_manifest, read_pointer
 from tradewind.weights.codec import PIECE_BYTES
-from tradewind.weights.digest import digest_bytes
+from tradewind.weights.digest import Leaf, digest_bytes, root
 from tradewind.weights.manifest import (
     MAX_MANIFEST,
     Manifest,
@@ -31,7 +31,7 @@ from tradewind.weights.manifest import (
 from tradewind.weights.probe import Probe
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
-from tradewind.weights.upload import entry_of, upload
+from tradewind.weights.upload import Uploaded, changes_of, entry_of, upload
 
 
 class Publisher:
@@ -71,8 +71,49 @@ class Publisher:
         if version != parent.version + 1:
             raise Conflict(f"version {version} cannot follow version {parent.version}")
         before = State.of(parent.version, TensorSet.of(old), threads=self._threads)
+        _check_fit(before.leaves, after.leaves, parent)
+        delta = upload(
+            self._bucket,
+            changes_of(before, after),
+            threads=self._threads,
+            piece_bytes=self._piece_bytes,
+        )
+        return self.seal(parent, before.leaves, after.leaves, delta, stage, step, probes)
+
+    def seal(
+        self,
+        parent: WeightVersion,
+        before: Mapping[str, Leaf],
+        after: Mapping[str, Leaf],
+        delta: Uploaded,
+        stage: str,
+        step: int,
+        probes: tuple[Probe, ...],
+    ) -> WeightVersion:
+        """Names an uploaded delta as the version after `parent`; like `publish` in all else.
+
+        `before` and `after` are the leaves of all tensors of both versions.
+        """
         _check_fit(before, after, parent)
-        return self._put_manifest(self._delta(parent, before, after, stage, step))
+        state = root(after)
+        previous = self._ref_of(parent)
+        base = read_manifest(self._bucket, previous, run_id=self._run_id).base_state_id
+        manifest = Manifest(
+            run_id=self._run_id,
+            version=parent.version + 1,
+            stage=stage,
+            step=step,
+            parent_state_id=parent.state_id,
+            state_id=state,
+            base_state_id=base,
+            previous=previous,
+            tensors=delta.entries(after),
+            frames=delta.frames,
+            bytes_full=sum(entry_of(name, leaf).nbytes for name, leaf in after.items()),
+            created_at=time.time(),
+            probes=probes,
+        )
+        return self._put_manifest(manifest)
 
     def announce(self, version: WeightVersion) -> None:
         """Creates `latest/<version>`: from then on pools go to it. Idempotent.
@@ -124,37 +165,11 @@ class Publisher:
             state_id=state.state_id,
             base_state_id=state.state_id,
             previous=None,
-            tensors=tuple(entry_of(state, name) for name in sorted(state.tensors)),
+            tensors=tuple(entry_of(name, state.leaves[name]) for name in sorted(state.leaves)),
             frames=(),
-            piece_bytes=self._piece_bytes,
             bytes_full=state.tensors.nbytes,
             created_at=time.time(),
             probes=state.probes,
-        )
-
-    def _delta(
-        self, parent: WeightVersion, before: State, after: State, stage: str, step: int
-    ) -> Manifest:
-        previous = self._ref_of(parent)
-        base = read_manifest(self._bucket, previous, run_id=self._run_id).base_state_id
-        delta = upload(
-            self._bucket, before, after, threads=self._threads, piece_bytes=self._piece_bytes
-        )
-        return Manifest(
-            run_id=self._run_id,
-            version=after.version,
-            stage=stage,
-            step=step,
-            parent_state_id=before.state_id,
-            state_id=after.state_id,
-            base_state_id=base,
-            previous=previous,
-            tensors=delta.tensors,
-            frames=delta.frames,
-            piece_bytes=delta.piece_bytes,
-            bytes_full=after.tensors.nbytes,
-            created_at=time.time(),
-            probes=after.probes,
         )
 
     def _put_manifest(self, manifest: Manifest) -> WeightVersion:
@@ -198,20 +213,22 @@ def _same_version(held: Manifest, ours: Manifest) -> bool:
     """Equal but for the time, for how the delta was coded, which a new release may change, and for
     the last digits of the probes, which depend on the machine.
     """
-    free = ("created_at", "tensors", "frames", "piece_bytes", "probes")
+    free = ("created_at", "tensors", "frames", "probes")
     return held == ours.model_copy(update={name: getattr(held, name) for name in free})
 
 
-def _check_fit(before: State, after: State, parent: WeightVersion) -> None:
-    if before.state_id != parent.state_id:
+def _check_fit(
+    before: Mapping[str, Leaf], after: Mapping[str, Leaf], parent: WeightVersion
+) -> None:
+    if root(before) != parent.state_id:
         raise UserError(
             f"the weights before the step are not those of version {parent.version}",
-            value=before.state_id,
+            value=root(before),
             fix=f"resume from the checkpoint of version {parent.version} ({parent.state_id})",
         )
     kinds = [
-        {name: (leaf.dtype, leaf.shape) for name, leaf in state.leaves.items()}
-        for state in (before, after)
+        {name: (leaf.dtype, leaf.shape) for name, leaf in leaves.items()}
+        for leaves in (before, after)
     ]
     if kinds[0] != kinds[1]:
         odd = sorted(name for name, _ in kinds[0].items() ^ kinds[1].items())

@@ -55,9 +55,10 @@ class Shadow:
         source = self.state.tensors[entry.name] if own is None else own
         out = np.empty_like(source) if own is None else own
         before, after = source.reshape(-1), out.reshape(-1)
-        items = delta.piece_bytes // out.itemsize
-        for i, piece in enumerate(entry.pieces):
-            cut = slice(i * items, (i + 1) * items)
+        if own is None and sum(piece.raw for piece in entry.pieces) < out.nbytes:
+            after[:] = before  # what no piece restores
+        for piece in entry.pieces:
+            cut = slice(piece.begin // out.itemsize, (piece.begin + piece.raw) // out.itemsize)
             coded = frames[piece.frame][piece.offset : piece.offset + piece.size]
             decode_piece(coded, before[cut], after[cut], entry.dtype)
         if tensor_digest(out) != entry.digest:

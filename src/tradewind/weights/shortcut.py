@@ -23,7 +23,6 @@ from tradewind.weights.manifest import (
     MAX_MANIFEST,
     Count,
     Frame,
-    PieceBytes,
     StateId,
     TensorEntry,
     canonical,
@@ -32,9 +31,9 @@ from tradewind.weights.manifest import (
     unpack,
 )
 from tradewind.weights.state import State
-from tradewind.weights.upload import upload
+from tradewind.weights.upload import changes_of, upload
 
-FORMAT = "tradewind-shortcut/1"
+FORMAT = "tradewind-shortcut/2"
 FOLDER = "shortcuts/"
 _NAME = re.compile(r"shortcuts/([0-9]{8})-([0-9]{8})-[0-9a-f]{16}\.json\.zst")
 
@@ -54,7 +53,6 @@ class Shortcut(Record):
     tensors: tuple[TensorEntry, ...]
     """Those that differ between the two versions, sorted by name."""
     frames: tuple[Frame, ...]
-    piece_bytes: PieceBytes
     size: Count
     """Bytes of all frames."""
 
@@ -137,7 +135,7 @@ def publish_shortcut(
     key = shortcut_key(start.version, end.version, end.state_id)
     if bucket.exists(key):
         return None
-    delta = upload(bucket, start, end, threads=threads)
+    delta = upload(bucket, changes_of(start, end), threads=threads)
     shortcut = Shortcut(
         run_id=run_id,
         from_version=start.version,
@@ -145,9 +143,8 @@ def publish_shortcut(
         version=end.version,
         state_id=end.state_id,
         base_state_id=base_state_id,
-        tensors=delta.tensors,
+        tensors=delta.entries(end.leaves),
         frames=delta.frames,
-        piece_bytes=delta.piece_bytes,
         size=delta.size,
     )
     try:
