@@ -25,24 +25,24 @@ from tradewind.weights.serving import promote, serving_version
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import s3_servers
-from s3_servers import BUCKET, environment
+from common import s3
+from common.s3 import BUCKET, environment
 
 LENGTH = 6
 
 
 @pytest.fixture(scope="module")
 def moto_url() -> Iterator[str]:
-    with s3_servers.moto() as url:
+    with s3.moto() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     root = tmp_path_factory.mktemp("rclone")
-    with s3_servers.rclone(root) as url:
+    with s3.rclone(root) as url:
         yield url, root / BUCKET
 
 
