@@ -33,7 +33,7 @@ from tradewind.types import (
     TradewindError,
     UserError,
 )
-from tradewind.weights.bucket import Bucket, NotInBucket
+from tradewind.weights.bucket import NotInBucket, Source
 from tradewind.weights.chain import read_base
 from tradewind.weights.follow import Follower, Staged
 from tradewind.weights.manifest import Manifest
@@ -56,7 +56,7 @@ class Receiver:
     def __init__(
         self,
         engine: Engine,
-        bucket: Bucket,
+        bucket: Source,
         status: PoolStatus,
         config: PoolConfig,
         read_base: Callable[[], State],
@@ -128,6 +128,7 @@ class Receiver:
             raise EngineLost(str(error)) from error
         except (UserError, NotInBucket) as error:
             self._status.trouble(source, str(error))
+        self._status.trouble("relay", self._bucket.trouble)
 
     def _await_base(self, stop: threading.Event) -> Manifest | None:
         """Version 0 of the run; None if the pool is stopped first."""
@@ -286,6 +287,7 @@ class Receiver:
     def _refuse(self, version: int, sentence: str) -> None:
         if self._failures.refused(version):
             log.warning("version %d is refused: %s", version, sentence)
+        self._bucket.doubt(sentence)
         self._status.refuses(sentence)
 
 

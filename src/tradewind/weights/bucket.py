@@ -61,6 +61,24 @@ class Objects(Protocol):
         """Sorted keys below the folder `prefix`, those greater than `after` only."""
 
 
+class Source(Objects, Protocol):
+    """What a follower needs: a bucket, or a relay before one (`relayed`)."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from its usual way while it goes another one."""
+
+    def shortcut(self, start: int, end: int) -> str | None:
+        """Name of a shortcut made for exactly this way; None where none is made on demand."""
+
+    def doubt(self, sentence: str) -> None:
+        """What came from here was refused, for this reason: try another way if there is one."""
+
+
 class Bucket:
     """`Bucket.open("file:///data/bucket")`, `Bucket.open("s3://name/prefix")`.
 
@@ -69,6 +87,7 @@ class Bucket:
 
     def __init__(self, url: str, store: ObjectStore) -> None:
         self.url = url
+        self.trouble: str | None = None
         self._store = store
         self._creates_once = False
 
@@ -117,6 +136,13 @@ class Bucket:
                     fix="check that nothing else writes to this bucket",
                 )
             return bytes(found.bytes())
+
+    def shortcut(self, start: int, end: int) -> str | None:
+        """See `Source`: a bucket makes nothing."""
+        return None
+
+    def doubt(self, sentence: str) -> None:
+        """See `Source`: there is no other way."""
 
     def exists(self, key: str) -> bool:
         """Whether `key` is there."""
