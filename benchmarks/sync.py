@@ -29,8 +29,8 @@ from tradewind.weights.state import State  # noqa: E402
 
 def run_regions(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, float], Any]:
     weights = args.weights or (1_500_000 if args.quick else 30_000_000)
-    found = regions.measure(scratch, weights, 5 if args.quick else 30, args.lr)
-    return regions.figures_of(found), {"lines": regions.REGIONS, **found}
+    found = regions.measure(scratch, weights, 3 if args.quick else 30, args.lr)
+    return regions.figures_of(found), {"lines": regions.LINES, **found}
 
 
 def run_late(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, float], Any]:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from common import s3
 from stream.line import BURST_S, Lane, Line
 from stream.policy import Policy, llama, llama_shapes, matrices
-from stream.regions import JOINER, NEAR, REGIONS, Lines, figures_of
+from stream.regions import FAR, JOINER, LATE_RELAYED, NEAR, PAIR, REGIONS, Lines, figures_of
 
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.digest import state_id
@@ -135,14 +135,22 @@ def test_figures_are_taken_from_the_end_of_the_step_to_the_proven_version() -> N
         }
 
     proofs = [proof(0, 90.0, 99.0), proof(1, 102.0, 1.0), proof(2, 211.0, 3.0)]
+    beside = [proof(2, 211.0, 9.0), proof(3, 304.0, 1.0)]
+    lines = {"oregon": 40, "frankfurt": 40, "mumbai": 60, "relayed": 30}
     run = {
         "bytes_full": 1000,
-        "down": {"oregon": 40, "frankfurt": 40, "mumbai": 60},
+        "direct_versions": 2,
+        "down": dict.fromkeys(("direct", "join", "beside", "join_relayed"), lines),
         "versions": [
             {"version": 1, "ended": 100.0, "publish_s": 0.5, "changed": 0.01},
             {"version": 2, "ended": 210.0, "publish_s": 0.7, "changed": 0.03},
+            {"version": 3, "ended": 300.0, "publish_s": 0.7, "changed": 0.03},
         ],
-        "attestations": dict.fromkeys((NEAR, *REGIONS, JOINER), proofs),
+        "attestations": {
+            **dict.fromkeys((NEAR, *REGIONS, JOINER, LATE_RELAYED), proofs),
+            FAR: [*proofs, proof(3, 305.0, 77.0)],
+            **dict.fromkeys(PAIR, beside),
+        },
     }
     figures = figures_of(run)
     assert figures["active_seconds_near"] == pytest.approx(1.5)
@@ -150,3 +158,7 @@ def test_figures_are_taken_from_the_end_of_the_step_to_the_proven_version() -> N
     assert figures["line_bytes_over_full_mumbai"] == pytest.approx(0.03)
     assert figures["pause_ms_p99"] == pytest.approx(3.0, rel=0.05), "the base is no swap"
     assert figures["late_join_bytes_over_full"] == pytest.approx(0.01)
+    assert figures["late_join_relayed_line_bytes_over_full"] == pytest.approx(0.03)
+    assert figures["beside_relay_active_seconds_direct"] == pytest.approx(5.0)
+    assert figures["beside_relay_active_seconds_relayed"] == pytest.approx(4.0)
+    assert figures["line_bytes_two_direct_over_two_relayed"] == pytest.approx(4.0)

@@ -80,7 +80,8 @@ class Receiver:
     def boot(self, stop: threading.Event) -> None:
         """Checks the base and starts the engine; `follow` makes it serve.
 
-        Raises UserError for another base model or if version 0 does not come in time.
+        Raises UserError for another base model, or if version 0 does not come, or the bucket cannot
+        be reached, in time.
         """
         manifest = self._await_base(stop)
         if manifest is None:
@@ -133,17 +134,23 @@ class Receiver:
     def _await_base(self, stop: threading.Event) -> Manifest | None:
         """Version 0 of the run; None if the pool is stopped first."""
         deadline = time.monotonic() + self._config.base_wait_s
-        self._status.waits("waits for version 0 in the bucket (owner: trainer)")
         while not stop.is_set():
             try:
                 return read_base(self._bucket, run_id=self._config.run_id)
+            except RefusedWeights:
+                raise
             except NotInBucket:
-                if time.monotonic() > deadline:
-                    raise UserError(
-                        f"no base version appeared within {self._config.base_wait_s:.0f} s",
-                        value=self._bucket.url,
-                        fix="start the run first, and give the pool the bucket of the run",
-                    ) from None
+                failure = UserError(
+                    f"no base version appeared within {self._config.base_wait_s:.0f} s",
+                    value=self._bucket.url,
+                    fix="start the run first, and give the pool the bucket of the run",
+                )
+                self._status.waits("waits for version 0 in the bucket (owner: trainer)")
+            except UserError as error:  # out of reach: it may be back soon
+                failure = error
+                self._status.waits(f"waits for the bucket: {error}")
+            if time.monotonic() > deadline:
+                raise failure
             stop.wait(self._config.poll_s)
         return None
 
