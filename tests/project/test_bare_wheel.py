@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = "types ledger render weights rewards envs worker controller gateway grader run.cli algo"
+PARTS = """types ledger render weights rewards envs algo
+worker controller gateway grader relay run.cli"""
 PROBE = f"""
 import importlib, pkgutil, sys, tradewind
 for name in {PARTS.split()!r}:

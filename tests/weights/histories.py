@@ -35,7 +35,7 @@ class MemoryBucket(Bucket):
     """A bucket over a dict; keeps the promises of `Bucket` and copies nothing."""
 
     def __init__(self, objects: Objects | None = None) -> None:
-        self.url = "memory:"
+        self.url, self.trouble = "memory:", None
         self.objects: Objects = {} if objects is None else objects
 
     def put_new(self, key: str, data: bytes) -> None:

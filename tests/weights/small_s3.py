@@ -12,10 +12,17 @@ from xml.sax.saxutils import escape, unescape
 
 
 class SmallS3:
-    """Path-style; `objects` maps `/bucket/key` to bytes. Signatures are not checked."""
+    """Path-style; `objects` maps `/bucket/key` to bytes. Signatures are not checked.
+
+    `ails`: "busy" answers 503, "cut" ends every body half way, "slow" stops there and holds the
+    line; None is well. `refused` counts the requests that were not answered well.
+    """
 
     def __init__(self) -> None:  # noqa: C901  the routes of one server
         self.objects: dict[str, bytes] = {}
+        self.ails: str | None = None
+        self.refused = 0
+        self._well = threading.Event()
         lock = threading.Lock()
         outer = self
 
@@ -51,13 +58,24 @@ class SmallS3:
                 return unquote(urlsplit(self.path).path)
 
             def _answer(self, status: int, body: bytes, tagged: bytes = b"") -> None:
+                outer.refused += outer.ails is not None
+                if outer.ails == "busy":
+                    status, body = 503, b"<Error><Code>SlowDown</Code></Error>"
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.send_header("ETag", f'"{hashlib.md5(tagged).hexdigest()}"')
                 self.send_header("Last-Modified", "Mon, 30 Nov 2026 00:00:00 GMT")
                 self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
+                if self.command == "HEAD":
+                    return
+                if outer.ails in ("cut", "slow") and status == 200:
+                    self.wfile.write(body[: len(body) // 2])
+                    self.wfile.flush()
+                    if outer.ails == "slow":
+                        outer._well.wait(60)
+                    self.close_connection = True
+                    return
+                self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -93,6 +111,7 @@ class SmallS3:
         return f"<DeleteResult>{rows}</DeleteResult>"
 
     def close(self) -> None:
+        self._well.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

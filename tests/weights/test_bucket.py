@@ -1,12 +1,9 @@
-"""The bucket on a folder, on a small S3 and, where it is installed, on moto's."""
+"""The bucket on a folder and on a small S3; `test_s3_servers` has real ones."""
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -176,39 +173,3 @@ def test_a_store_that_never_answers_is_given_up_at_the_deadline(
         bucket = Bucket.open("s3://desk", deadline_s=0.2)
         with pytest.raises(UserError, match="the bucket cannot be read"):
             bucket.get("latest/1", limit=1)
-
-
-MOTO = shutil.which("moto_server")
-
-
-@pytest.fixture
-def moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    assert MOTO is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    process = subprocess.Popen(
-        [MOTO, "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "Running on" in line:
-            break
-    made = urllib.request.Request(f"{url}/desk", method="PUT")
-    urllib.request.urlopen(made, timeout=30).close()
-    _environment(monkeypatch, url)
-    yield url
-    process.terminate()
-    process.communicate(timeout=30)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(MOTO is None, reason="moto_server is not installed: pip install moto[server]")
-def test_versions_travel_through_motos_s3(
-    moto: str, model: dict[str, Array], step: Callable[..., Any]
-) -> None:
-    followed, trained = _publish_and_follow(Bucket.open("s3://desk/prefix"), model, step)
-    assert state_id(followed) == state_id(trained) != state_id(model)

@@ -18,7 +18,11 @@ class PoolConfig(Config):
     model: Path | None = None
     """Folder of the base checkpoint; None is `model/` in the workspace."""
     bucket: str | None = None
-    """Where weights come from: `file:///folder` or `s3://bucket/prefix`. A pool needs one."""
+    """Where weights come from: `file:///folder`, `s3://bucket/prefix`, or a relay's
+    `http://host:port`. A pool needs one."""
+    fallback: str | None = None
+    """The bucket behind the relay, for when the relay is down or wrong; None waits for the relay.
+    """
     run_id: str | None = None
     """Refuse versions of any other run; None follows the run whose base is in the bucket."""
     controller: str | None = None

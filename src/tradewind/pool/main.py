@@ -39,9 +39,10 @@ from tradewind.pool.reporter import Reporter, controller_client
 from tradewind.pool.server import PoolServer
 from tradewind.pool.status import PoolStatus
 from tradewind.types import TradewindError, UserError
-from tradewind.weights.bucket import Bucket
+from tradewind.weights.bucket import Source
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.digest import state_id
+from tradewind.weights.relayed import open_source
 from tradewind.weights.state import State
 
 log = logging.getLogger(__name__)
@@ -173,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, help="TOML or JSON file of one [[pools]] section")
     parser.add_argument("--workspace", type=Path, help="its model/ is the default of --model")
     parser.add_argument("--join", "--controller", dest="controller", help="URL to report to")
-    for name in ("name", "bucket", "run-id", "host", "url", "dtype"):
+    for name in ("name", "bucket", "fallback", "run-id", "host", "url", "dtype"):
         parser.add_argument(f"--{name}")
     for name in ("port", "threads", "max-batch", "max-tokens"):
         parser.add_argument(f"--{name}", type=int)
@@ -194,7 +195,7 @@ def _config(file: Path | None, options: dict[str, object]) -> PoolConfig:
         ) from error
 
 
-def _essentials(config: PoolConfig, workspace: Path | None) -> tuple[str, Bucket, Path]:
+def _essentials(config: PoolConfig, workspace: Path | None) -> tuple[str, Source, Path]:
     key = os.environ.get("TRADEWIND_POOL_KEY")
     if not key:
         raise UserError("the pool has no key", fix="set TRADEWIND_POOL_KEY in its environment")
@@ -203,7 +204,7 @@ def _essentials(config: PoolConfig, workspace: Path | None) -> tuple[str, Bucket
     folder = config.model or (workspace / "model" if workspace else None)
     if folder is None:
         raise UserError("the pool has no model", fix="give --model FOLDER, the run's base model")
-    return key, Bucket.open(config.bucket), folder
+    return key, open_source(config.bucket, config.fallback), folder
 
 
 def _receiver_thread(

@@ -33,7 +33,7 @@ from tradewind.types import (
     TradewindError,
     UserError,
 )
-from tradewind.weights.bucket import Bucket, NotInBucket
+from tradewind.weights.bucket import NotInBucket, Source
 from tradewind.weights.chain import read_base
 from tradewind.weights.follow import Follower, Staged
 from tradewind.weights.manifest import Manifest
@@ -56,7 +56,7 @@ class Receiver:
     def __init__(
         self,
         engine: Engine,
-        bucket: Bucket,
+        bucket: Source,
         status: PoolStatus,
         config: PoolConfig,
         read_base: Callable[[], State],
@@ -80,7 +80,8 @@ class Receiver:
     def boot(self, stop: threading.Event) -> None:
         """Checks the base and starts the engine; `follow` makes it serve.
 
-        Raises UserError for another base model or if version 0 does not come in time.
+        Raises UserError for another base model, or if version 0 does not come, or the bucket cannot
+        be reached, in time.
         """
         manifest = self._await_base(stop)
         if manifest is None:
@@ -128,21 +129,28 @@ class Receiver:
             raise EngineLost(str(error)) from error
         except (UserError, NotInBucket) as error:
             self._status.trouble(source, str(error))
+        self._status.trouble("relay", self._bucket.trouble)
 
     def _await_base(self, stop: threading.Event) -> Manifest | None:
         """Version 0 of the run; None if the pool is stopped first."""
         deadline = time.monotonic() + self._config.base_wait_s
-        self._status.waits("waits for version 0 in the bucket (owner: trainer)")
         while not stop.is_set():
             try:
                 return read_base(self._bucket, run_id=self._config.run_id)
+            except RefusedWeights:
+                raise
             except NotInBucket:
-                if time.monotonic() > deadline:
-                    raise UserError(
-                        f"no base version appeared within {self._config.base_wait_s:.0f} s",
-                        value=self._bucket.url,
-                        fix="start the run first, and give the pool the bucket of the run",
-                    ) from None
+                failure = UserError(
+                    f"no base version appeared within {self._config.base_wait_s:.0f} s",
+                    value=self._bucket.url,
+                    fix="start the run first, and give the pool the bucket of the run",
+                )
+                self._status.waits("waits for version 0 in the bucket (owner: trainer)")
+            except UserError as error:  # out of reach: it may be back soon
+                failure = error
+                self._status.waits(f"waits for the bucket: {error}")
+            if time.monotonic() > deadline:
+                raise failure
             stop.wait(self._config.poll_s)
         return None
 
@@ -286,6 +294,7 @@ class Receiver:
     def _refuse(self, version: int, sentence: str) -> None:
         if self._failures.refused(version):
             log.warning("version %d is refused: %s", version, sentence)
+        self._bucket.doubt(sentence)
         self._status.refuses(sentence)
 
 

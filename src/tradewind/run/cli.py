@@ -130,6 +130,7 @@ for _part, _summary in {
     "worker": "Start a worker: the customer's side, dials out only.",
     "grader": "Start the grader: verifiers, scores.",
     "trainer": "Start the trainer: mid-training or RL.",
+    "relay": "Start a relay: the weight stream for the pools of a region.",
 }.items():
     _delegate(_part, _summary)
 

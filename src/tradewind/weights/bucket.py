@@ -24,6 +24,8 @@ from tradewind.types.errors import Conflict, TradewindError, UserError
 
 DEADLINE_S = 60.0
 """For one call, its retries included, in seconds."""
+PROBE = "writable"
+"""Name of the object with which a store is tried out before the first write."""
 
 
 _MISSING = (NotFoundError, FileNotFoundError)
@@ -59,6 +61,24 @@ class Objects(Protocol):
         """Sorted keys below the folder `prefix`, those greater than `after` only."""
 
 
+class Source(Objects, Protocol):
+    """What a follower needs: a bucket, or a relay before one (`relayed`)."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from its usual way while it goes another one."""
+
+    def shortcut(self, start: int, end: int) -> str | None:
+        """Name of a shortcut made for exactly this way; None where none is made on demand."""
+
+    def doubt(self, sentence: str) -> None:
+        """What came from here was refused, for this reason: try another way if there is one."""
+
+
 class Bucket:
     """`Bucket.open("file:///data/bucket")`, `Bucket.open("s3://name/prefix")`.
 
@@ -67,7 +87,9 @@ class Bucket:
 
     def __init__(self, url: str, store: ObjectStore) -> None:
         self.url = url
+        self.trouble: str | None = None
         self._store = store
+        self._creates_once = False
 
     @classmethod
     def open(cls, url: str, *, deadline_s: float = DEADLINE_S) -> Bucket:
@@ -87,7 +109,12 @@ class Bucket:
         )
 
     def put_new(self, key: str, data: bytes) -> None:
-        """Creates `key`; raises Conflict if it exists, whatever it holds."""
+        """Creates `key`; raises Conflict if it exists, whatever it holds.
+
+        Raises UserError, and writes nothing, in a store that overwrites what it should only create.
+        """
+        if not self._creates_once:
+            self._prove_create_only()
         with self._reach("written"):
             try:
                 obstore.put(self._store, key, data, mode="create")
@@ -109,6 +136,13 @@ class Bucket:
                     fix="check that nothing else writes to this bucket",
                 )
             return bytes(found.bytes())
+
+    def shortcut(self, start: int, end: int) -> str | None:
+        """See `Source`: a bucket makes nothing."""
+        return None
+
+    def doubt(self, sentence: str) -> None:
+        """See `Source`: there is no other way."""
 
     def exists(self, key: str) -> bool:
         """Whether `key` is there."""
@@ -142,9 +176,26 @@ class Bucket:
             obstore.delete(self._store, key)
 
     def check_writable(self) -> None:
-        """Writes one small object; raises UserError if that is not possible."""
+        """Writes one small object; raises UserError if that, or to create only, is not possible."""
         with self._reach("written"):
-            obstore.put(self._store, "writable", b"tradewind\n")
+            obstore.put(self._store, PROBE, b"tradewind\n")
+        self._prove_create_only()
+
+    def _prove_create_only(self) -> None:
+        with self._reach("written"):
+            for _ in range(2):
+                try:
+                    obstore.put(self._store, PROBE, b"tradewind\n", mode="create")
+                except AlreadyExistsError:
+                    self._creates_once = True
+                    return
+        raise UserError(
+            "this object store overwrites an object that it was asked to create only (it ignores "
+            "`If-None-Match`), so two trainers could fork the history unnoticed",
+            value=self.url,
+            fix="use a folder or a store with conditional writes: Amazon S3, Google Cloud Storage, "
+            "Azure, MinIO, Cloudflare R2",
+        )
 
     @contextmanager
     def _reach(self, done: str) -> Iterator[None]:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tradewind.weights.bucket import Bucket
+from tradewind.weights.bucket import Source
 from tradewind.weights.chain import newest_version
 from tradewind.weights.digest import leaves_of
 from tradewind.weights.shadow import refused
@@ -65,7 +65,7 @@ class Follower:
 
     def __init__(
         self,
-        bucket: Bucket,
+        bucket: Source,
         mirror: Mapping[str, Array] | State,
         version: int = 0,
         *,

@@ -7,7 +7,7 @@
 A shortcut that is missing or damaged, a single whose frames were collected, a base folder that
 changed: each only takes a hop out of the map. The staging fails if no way is left, with the reason
 why the last one was blocked. Wherever the way began, it ends in the state id of the goal's
-manifest.
+manifest. A relay makes the one hop that is needed: then no other is looked for until it is blocked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tradewind.types.errors import RefusedWeights, UserError
-from tradewind.weights.bucket import NotInBucket, Objects
+from tradewind.weights.bucket import NotInBucket, Source
 from tradewind.weights.chain import read_frame, read_manifest, read_pointer
 from tradewind.weights.manifest import Delta, Manifest
 from tradewind.weights.route import Hop, Route, Trip
@@ -45,7 +45,7 @@ class BlockedError(Exception):
 class Meter:
     """Objects, and the bytes of what was read of them; pointers, of 100 bytes, are not counted."""
 
-    bucket: Objects
+    bucket: Source
     size: int = 0
 
     def get(self, key: str, *, limit: int) -> bytes:
@@ -86,10 +86,8 @@ class Staging:
         goal = read_manifest(self.bucket, read_pointer(self.bucket, version), run_id=self.run_id)
         self._manifests[version] = goal
         trip = Trip(self.held.version, version, self.read_base is not None)
-        hops = trip.singles(sum(frame.size for frame in goal.frames))
-        mapped = trip.goal - trip.held > 1  # from one version to the next nothing beats the single
-        if mapped:
-            hops += self._listed(trip)
+        singles = trip.singles(sum(frame.size for frame in goal.frames))
+        hops, mapped = self._first_look(trip, singles)
         while True:
             try:
                 route = trip.cheapest(self._sized(trip, hops))
@@ -100,11 +98,20 @@ class Staging:
                 if error.hop is None:
                     trip = Trip(trip.held, trip.goal, base=False)
                 if not mapped:
-                    hops, mapped = hops + self._listed(trip), True
+                    hops, mapped = singles + self._listed(trip), True
                 hops = [hop for hop in hops if _name(hop) != _name(error.hop)]
                 if trip.cheapest(hops) is None:
                     raise error.refusal from None
                 log.warning("on the way to version %d: %s", version, error.refusal)
+
+    def _first_look(self, trip: Trip, singles: list[Hop]) -> tuple[list[Hop], bool]:
+        """Hops to begin with, and whether they are all that there are."""
+        if trip.goal - trip.held == 1:  # from one version to the next nothing beats the single
+            return singles, False
+        key = self.bucket.bucket.shortcut(trip.held, trip.goal)
+        if key is not None and ends_of(key) == (trip.held, trip.goal):
+            return [Hop(trip.held, trip.goal, 0, key)], False
+        return singles + self._listed(trip), True
 
     def _listed(self, trip: Trip) -> list[Hop]:
         """The shortcuts that there are names of; their sizes are not known yet."""

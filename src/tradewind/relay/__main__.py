@@ -1,0 +1,7 @@
+"""`python -m tradewind.relay`."""
+
+import sys
+
+from tradewind.relay.main import main
+
+sys.exit(main())
