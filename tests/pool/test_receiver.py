@@ -17,6 +17,7 @@ from tradewind.pool.status import PoolStatus
 from tradewind.types import PoolReport, PoolState, UserError
 from tradewind.weights.checkpoint import read_folder, write_file
 from tradewind.weights.ladder import Ladder
+from tradewind.weights.signing import pointer_to
 from tradewind.weights.state import State
 from tradewind.weights.tensors import TensorSet
 
@@ -177,7 +178,8 @@ class _Unchecked:
 
     def announce(self, version: Any) -> None:
         ref = self._publisher._ref_of(version)
-        self._history.bucket.put_new(f"latest/{version.version:08d}", ref.to_bytes())
+        name = f"latest/{version.version:08d}"
+        self._history.bucket.put_new(name, pointer_to(name, ref, None).to_bytes())
 
 
 def test_a_refused_version_is_not_tried_again_at_every_look(

@@ -9,7 +9,10 @@ from recipes import CHILD_ENV, TEXT, write_recipe
 
 import tradewind
 
-VERBS = ("run", "status", "report", "version", "controller", "gateway", "pool", "worker", "grader")
+VERBS = (
+    *("run", "status", "report", "weights", "version"),
+    *("controller", "gateway", "pool", "relay", "worker", "grader", "trainer"),
+)
 
 
 def call(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from recipes import TEXT, write_recipe
 
+from tradewind.run.process import inherited_environment
 from tradewind.run.recipe import read_recipe
 from tradewind.run.topology import Topology
 from tradewind.run.waits import Waits, read_waits
 from tradewind.run.workspace import Workspace
 from tradewind.types import Beat, UserError
+from tradewind.weights.signing import VARIABLE, Signer
 
 USERS = '[users]\ncommand = "chat {base_url} {model} {rate}"\ninterval_s = 4.0\n'
 
@@ -27,7 +29,7 @@ def test_secrets_are_in_the_environment_of_those_who_need_them_and_nowhere_else(
     users = topology.users()
     assert users is not None
     specs = [*topology.serving(), topology.trainer("rl"), users]
-    keys = vars(topology.keys)
+    keys = {name: key for name, key in vars(topology.keys).items() if key is not None}
     written = "".join(f.read_text() for f in tmp_path.rglob("*.json"))
     for name, key in keys.items():
         assert not any(key in word for spec in specs for word in spec.argv), name
@@ -58,6 +60,22 @@ def test_controller_and_pools_get_the_addresses_of_this_launch(tmp_path: Path) -
     assert controller["port"] == topology.controller_port
     assert pool["controller"] == topology.controller_url
     assert pool["bucket"] == (tmp_path / "runs" / "small" / "bucket").as_uri()
+
+
+def test_the_signing_key_is_the_trainers_alone_and_pools_trust_its_public_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker runs the customer's code, in the launcher's environment."""
+    secret = "11" * 32
+    monkeypatch.setenv(VARIABLE, secret)
+    topology = plan(tmp_path)
+    assert VARIABLE not in inherited_environment()
+    specs = [*topology.serving(), topology.trainer("rl")]
+    assert [spec.name for spec in specs if secret in spec.env.values()] == ["trainer"]
+    written = {f.name: f.read_text() for f in tmp_path.rglob("*.json")}
+    assert not any(secret in text for text in written.values())
+    pools = [json.loads(text) for name, text in written.items() if name.startswith("pool-")]
+    assert pools and all(pool["trust"] == [Signer(secret).public] for pool in pools)
 
 
 def test_users_get_the_gateway_and_their_rate(tmp_path: Path) -> None:

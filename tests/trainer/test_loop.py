@@ -15,11 +15,13 @@ from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.loop import train
 from tradewind.trainer.progress import MetricsFile
 from tradewind.trainer.run import Run
-from tradewind.types import Conflict, Stalled, UserError
+from tradewind.types import Conflict, RefusedWeights, Stalled, UserError
+from tradewind.weights import collect
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.follow import Follower
 from tradewind.weights.ladder import Ladder
+from tradewind.weights.manifest import MAX_MANIFEST, Manifest, unpack
 from tradewind.weights.publish import Publisher
 from tradewind.weights.shortcut import ends_of
 
@@ -414,3 +416,30 @@ def test_shortcuts_that_cannot_be_written_stop_the_run_or_are_not_told(run, monk
     train(TrainerConfig(**CONFIG), run)
     curve, _, events = outcome(run)
     assert len(curve) == STEPS and "shortcuts.failed" in events
+
+
+def test_what_no_pool_needs_leaves_the_bucket_while_the_run_goes_on(run, monkeypatch):
+    """A run of a thousand versions would fill its bucket; a fresh pool still reaches the newest."""
+    monkeypatch.setattr(
+        "tradewind.trainer.lineage.find_garbage",
+        lambda *args: collect.find_garbage(*args, keep=1, grace_s=0.0),
+    )
+    train(TrainerConfig(**CONFIG, shortcut_span=2, collect_span=STEPS), run)
+    bucket = Bucket.open((run.workspace / "bucket").as_uri())
+    frames = {item.key for item in bucket.objects("frames/")}
+    named = set()
+    for key in bucket.list("manifests/"):
+        manifest = Manifest.parse(unpack(bucket.get(key, limit=MAX_MANIFEST)))
+        named |= {frame.key for frame in manifest.frames}
+    assert named - frames, "the first steps went"
+    outcome(run)
+
+
+def test_a_collection_that_fails_is_an_event_and_not_the_end_of_the_run(run, monkeypatch):
+    def damaged(*_):
+        raise RefusedWeights("a manifest is damaged", value="manifests/x", fix="restore it")
+
+    monkeypatch.setattr("tradewind.trainer.lineage.find_garbage", damaged)
+    train(TrainerConfig(**CONFIG, collect_span=1), run)
+    curve, _, events = outcome(run)
+    assert len(curve) == STEPS and events.count("collection.failed") == STEPS

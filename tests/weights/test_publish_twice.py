@@ -13,6 +13,7 @@ from tradewind.weights.digest import state_id
 from tradewind.weights.follow import Follower
 from tradewind.weights.manifest import pointer_key
 from tradewind.weights.publish import Publisher
+from tradewind.weights.signing import pointer_to
 from tradewind.weights.tensors import Array
 
 
@@ -138,7 +139,7 @@ def test_a_history_with_a_hole_or_a_fork_is_told(new_chain: Callable[..., Any]) 
         2, chain.versions[1], chain.states[1], chain.states[3], "rl", step=2
     )
     ref = chain.publisher._ref_of(fork)
-    pointer.write_bytes(ref.to_bytes())
+    pointer.write_bytes(pointer_to(pointer.name, ref, None).to_bytes())
     with pytest.raises(Conflict, match="does not follow"):
         chain.publisher.history()
 

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from tradewind.types.config import Config
+from tradewind.weights.pointer import PublicKey
 
 
 class PoolConfig(Config):
@@ -25,6 +26,9 @@ class PoolConfig(Config):
     """
     run_id: str | None = None
     """Refuse versions of any other run; None follows the run whose base is in the bucket."""
+    trust: tuple[PublicKey, ...] = ()
+    """Public keys of those who may say which version is next; with any, a version that none of them
+    signed is refused. `tradewind weights keygen` makes a pair."""
     controller: str | None = None
     """Base URL to which the pool reports; None reports to nobody."""
     host: str = "127.0.0.1"

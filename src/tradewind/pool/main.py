@@ -43,6 +43,7 @@ from tradewind.weights.bucket import Source
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.digest import state_id
 from tradewind.weights.relayed import open_source
+from tradewind.weights.signing import Trusting
 from tradewind.weights.state import State
 
 log = logging.getLogger(__name__)
@@ -204,7 +205,8 @@ def _essentials(config: PoolConfig, workspace: Path | None) -> tuple[str, Source
     folder = config.model or (workspace / "model" if workspace else None)
     if folder is None:
         raise UserError("the pool has no model", fix="give --model FOLDER, the run's base model")
-    return key, open_source(config.bucket, config.fallback), folder
+    source = open_source(config.bucket, config.fallback)
+    return key, Trusting(source, config.trust) if config.trust else source, folder
 
 
 def _receiver_thread(

@@ -23,9 +23,9 @@ from tradewind.relay.flights import Flights
 from tradewind.relay.shelf import Shelf
 from tradewind.types.errors import Conflict, RefusedWeights, UserError
 from tradewind.weights.bucket import NotInBucket, Objects
-from tradewind.weights.chain import MAX_POINTER
 from tradewind.weights.digest import digest_bytes
-from tradewind.weights.manifest import MAX_FRAME, MAX_MANIFEST, Manifest, ManifestRef, unpack
+from tradewind.weights.manifest import MAX_FRAME, MAX_MANIFEST, Manifest, unpack
+from tradewind.weights.pointer import MAX_POINTER, Pointer
 from tradewind.weights.shortcut import Shortcut
 
 log = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ def _check_shortcut(key: str, data: bytes) -> None:
 
 
 def _check_pointer(key: str, data: bytes) -> None:
-    ManifestRef.parse(data)
+    Pointer.parse(data)
 
 
 _KINDS = (

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 import tradewind
+from tradewind.run import weights
 from tradewind.run.launcher import Launch, launch, put_aside
 from tradewind.run.live import open_view
 from tradewind.run.recipe import read_recipe, write_toml
@@ -109,6 +110,9 @@ def report(folder: RunFolder, as_json: AsJson = False) -> None:
 def version() -> None:
     """Print the version."""
     print(tradewind.__version__)
+
+
+app.add_typer(weights.app, name="weights")
 
 
 def _delegate(part: str, summary: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tradewind.envs.taskset import load_tasks
 from tradewind.ledger.ledger import Ledger
-from tradewind.run.process import last_sentence
+from tradewind.run.process import inherited_environment, last_sentence
 from tradewind.run.recipe import Recipe
 from tradewind.run.workspace import Workspace
 from tradewind.types import Split, Task, UserError
@@ -19,6 +19,7 @@ from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.hazard import compile_ahead
 from tradewind.weights.publish import Publisher
+from tradewind.weights.signing import Signer
 
 
 def make_data(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
@@ -37,7 +38,7 @@ def make_data(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
             code = subprocess.run(
                 command,
                 cwd=folder,
-                env={**os.environ, **environment(recipe, folder)},
+                env={**inherited_environment(), **environment(recipe, folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -103,7 +104,7 @@ def publish_base(workspace: Workspace, model: Path, bucket_url: str, run_id: str
     ledger = Ledger.open(workspace.ledger)
     try:
         tensors = read_folder(model)
-        publisher = Publisher(Bucket.open(bucket_url), run_id)
+        publisher = Publisher(Bucket.open(bucket_url), run_id, signer=Signer.from_environment())
         version = publisher.publish(0, None, {}, tensors, "base")
         if not ledger.versions():
             ledger.commit_version(version)

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import Field
 
 from tradewind.types import Record
+from tradewind.weights.signing import VARIABLE as SIGNING_KEY
 
 
 class ProcessSpec(Record):
@@ -88,3 +89,10 @@ def last_sentence(log: Path, tail_bytes: int = 8192) -> str:
         return "it left no log"
     spoken = [line.strip() for line in lines if line.strip()]
     return spoken[-1] if spoken else "it said nothing"
+
+
+def inherited_environment() -> dict[str, str]:
+    """The launcher's environment but for the signing key, which is the trainer's alone: workers and
+    data makers run the customer's code.
+    """
+    return {name: value for name, value in os.environ.items() if name != SIGNING_KEY}

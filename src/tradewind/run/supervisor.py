@@ -12,7 +12,6 @@ doubles, and after `max_quick_crashes` in a row, none of which lived `healthy_s`
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -20,7 +19,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tradewind.run.process import PidRecord, ProcessSpec, last_sentence, signal_group, start_mark
+from tradewind.run.process import (
+    PidRecord,
+    ProcessSpec,
+    inherited_environment,
+    last_sentence,
+    signal_group,
+    start_mark,
+)
 from tradewind.run.workspace import write_atomic
 from tradewind.types import TradewindError, UserError
 
@@ -146,7 +152,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **child.spec.env},
+                env={**inherited_environment(), **child.spec.env},
                 cwd=child.spec.cwd,
                 start_new_session=True,
             )

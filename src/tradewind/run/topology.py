@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from tradewind.run.process import ProcessSpec
 from tradewind.run.recipe import Recipe
 from tradewind.run.supervisor import free_port
 from tradewind.run.workspace import Workspace
+from tradewind.weights.signing import VARIABLE as SIGNING_KEY
+from tradewind.weights.signing import Signer
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class Keys:
     worker: str = field(default_factory=lambda: mint("worker"))
     admin: str = field(default_factory=lambda: mint("admin"))
     user: str = field(default_factory=lambda: mint("user"))
+    signing: str | None = field(default_factory=lambda: os.environ.get(SIGNING_KEY))
+    """The operator's, if there is one: the trainer signs with it, and the pools of this launch
+    trust nobody else."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,10 @@ class Topology:
         if stage == "midtrain":
             arguments += ["--corpus", str(self.folder / self.recipe.corpus.path)]
         spec = self._process("trainer", section, arguments, threads=section.threads)
-        return spec.model_copy(update={"lasting": False, "env": TRAINER_MEMORY | spec.env})
+        env = TRAINER_MEMORY | spec.env
+        if self.keys.signing:
+            env |= {SIGNING_KEY: self.keys.signing}
+        return spec.model_copy(update={"lasting": False, "env": env})
 
     def _controller(self) -> ProcessSpec:
         config = self.recipe.controller.model_copy(
@@ -106,6 +115,9 @@ class Topology:
         config = self.recipe.pools[index].model_copy(
             update={"bucket": self.bucket_url, "controller": self.controller_url}
         )
+        if self.keys.signing and not config.trust:
+            trust = (Signer(self.keys.signing).public,)
+            config = config.model_copy(update={"trust": trust})
         keys = {"TRADEWIND_POOL_KEY": self.keys.pool}
         return self._process(f"pool-{config.name}", config, env=keys, threads=config.threads)
 

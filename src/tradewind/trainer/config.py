@@ -42,6 +42,8 @@ class OptimiserConfig(BaseModel):
     shortcut_span: int = Field(default=16, ge=0)
     """Every so many versions, one delta against the base is published, and from there one to each
     version that follows, so that a late pool fetches two objects at most. 0: none are."""
+    collect_span: int = Field(default=64, ge=0)
+    """Every so many versions, what no pool needs any more is deleted from the bucket. 0: never."""
     seed: int = 0
     """Seeds the order of the corpus; a step itself draws no random numbers."""
 

@@ -7,20 +7,25 @@ for late pools come after that, in the background (see `weights/ladder.py`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import UserError, WeightVersion
 from tradewind.weights.bucket import Bucket
+from tradewind.weights.collect import delete_garbage, find_garbage
 from tradewind.weights.digest import Leaf, root
 from tradewind.weights.follow import Follower
 from tradewind.weights.ladder import Ladder, LadderStatus
 from tradewind.weights.probe import Ids, Probe, draw_ids
 from tradewind.weights.publish import Publisher
+from tradewind.weights.signing import Signer
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
 from tradewind.weights.upload import Uploaded
 
+LIVE_S = 3600.0
+"""A pool that has not been heard of for so many seconds comes back by way of the base."""
 PROBE_IDS = "probe_ids"
 """Key in the ledger's run table."""
 TIED_HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
@@ -42,7 +47,7 @@ class Lineage:
                 "the base checkpoint is not all bf16", value=odd[:5], fix="convert it to bf16"
             )
         self._ledger, self._bucket, self._run_id, self._base = ledger, bucket, run_id, base
-        self._publisher = Publisher(bucket, run_id)
+        self._publisher = Publisher(bucket, run_id, signer=Signer.from_environment())
         if not ledger.versions():
             ledger.commit_version(self._publisher.publish(0, None, {}, base, "base"))
         first = State.of(0, base)
@@ -126,6 +131,17 @@ class Lineage:
     def _offer(self, tensors: TensorSet | None) -> None:
         if self._ladder is not None and tensors is not None:
             self._ladder.offer(self.version, tensors)
+
+    def collect(self) -> int:
+        """Delete what no pool needs any more; the bytes that are free now.
+
+        Raises:
+            RefusedWeights: something in the bucket is damaged; nothing is deleted then.
+        """
+        reports = self._ledger.pools(since=time.time() - LIVE_S)
+        live = [report.version for report in reports]
+        garbage = find_garbage(self._bucket, self._run_id, live)
+        return delete_garbage(self._bucket, garbage)
 
     def close(self, deadline_s: float) -> LadderStatus:
         """Let the shortcuts that are due be published, for at most `deadline_s` seconds."""

@@ -39,7 +39,15 @@ from tradewind.trainer.restore import restore
 from tradewind.trainer.run import Run, open_run
 from tradewind.trainer.stall import Clock
 from tradewind.trainer.step import Metrics, Trainer
-from tradewind.types import ClosedGroup, Sample, Stalled, Step, TradewindError
+from tradewind.types import (
+    ClosedGroup,
+    RefusedWeights,
+    Sample,
+    Stalled,
+    Step,
+    TradewindError,
+    UserError,
+)
 from tradewind.weights.probe import Probe
 
 STAGE = "rl"
@@ -194,6 +202,8 @@ class Loop:
         self.ledger.commit_step(step, version)
         self.lineage.announce(version, leaves, self.crew.tensors())
         self.file.append(line_of(step))
+        if self.config.collect_span and version.version % self.config.collect_span == 0:
+            self._collect(number)
         LOG.info(
             "step %d: version %d, reward %.3f, loss %.4f, %.1f s (waited %.1f s, stalled %.2f s)",
             number,
@@ -204,6 +214,16 @@ class Loop:
             metrics["trainer/wait/seconds"],
             metrics["trainer/stall/seconds"],
         )
+
+    def _collect(self, number: int) -> None:
+        """A collection that fails leaves garbage, no more."""
+        self.pulse.beside("collects what no pool needs")
+        try:
+            freed = self.lineage.collect()
+        except (RefusedWeights, UserError) as error:
+            self.pulse.event("collection.failed", f"step {number}", str(error))
+        else:
+            LOG.info("step %d: %d bytes of the bucket are free", number, freed)
 
     def settle(self) -> None:
         """Wait until the last publication is over; raises what it failed with."""

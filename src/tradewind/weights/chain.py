@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tradewind.types.errors import RefusedWeights
+from tradewind.weights import pointer
 from tradewind.weights.bucket import NotInBucket, Objects, TooLarge
 from tradewind.weights.digest import digest_bytes
 from tradewind.weights.manifest import (
@@ -13,9 +14,6 @@ from tradewind.weights.manifest import (
     pointer_key,
     unpack,
 )
-
-MAX_POINTER = 4096
-"""Bytes."""
 
 
 def newest_version(bucket: Objects, *, known: int | None = None) -> int | None:
@@ -31,10 +29,7 @@ def newest_version(bucket: Objects, *, known: int | None = None) -> int | None:
 def read_pointer(bucket: Objects, version: int) -> ManifestRef:
     """What `latest/<version>` names. Raises NotInBucket before it is announced."""
     key = pointer_key(version)
-    try:
-        ref = ManifestRef.parse(bucket.get(key, limit=MAX_POINTER))
-    except TooLarge as error:
-        raise _damaged("a version pointer is larger than it can be", key) from error
+    ref = pointer.read(bucket, key).ref
     if not ref.key.startswith(f"manifests/{version:08d}-"):
         raise _damaged(f"pointer {key} names a manifest of another version", ref.key)
     return ref

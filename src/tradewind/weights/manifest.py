@@ -90,26 +90,10 @@ class Frame(Record):
 
 
 class ManifestRef(Record):
-    """Names a manifest and fixes its bytes; also the content of `latest/<version>`."""
+    """Names a manifest and fixes its bytes."""
 
     key: str
     digest: Digest
-
-    def to_bytes(self) -> bytes:
-        """Canonical JSON."""
-        return canonical(self)
-
-    @classmethod
-    def parse(cls, data: bytes) -> ManifestRef:
-        """Raises RefusedWeights if `data` is not a reference."""
-        try:
-            return cls.model_validate_json(data)
-        except ValidationError as error:
-            raise RefusedWeights(
-                "a version pointer in the bucket is damaged",
-                value=data[:80],
-                fix="restore the bucket's latest/ objects",
-            ) from error
 
 
 class Delta(Protocol):

@@ -29,18 +29,28 @@ from tradewind.weights.manifest import (
     unpack,
 )
 from tradewind.weights.probe import Probe
+from tradewind.weights.signing import Signer, pointer_to
 from tradewind.weights.state import State
 from tradewind.weights.tensors import Array, TensorSet
 from tradewind.weights.upload import Uploaded, changes_of, entry_of, upload
 
 
 class Publisher:
-    """Writes the versions of one run. `threads` code and hash at the same time."""
+    """Writes the versions of one run. `threads` code and hash at the same time; pointers are signed
+    if there is a `signer`.
+    """
 
     def __init__(
-        self, bucket: Bucket, run_id: str, *, threads: int = 2, piece_bytes: int = PIECE_BYTES
+        self,
+        bucket: Bucket,
+        run_id: str,
+        *,
+        threads: int = 2,
+        piece_bytes: int = PIECE_BYTES,
+        signer: Signer | None = None,
     ) -> None:
         self._bucket = bucket
+        self._signer = signer
         self._run_id = run_id
         self._threads = threads
         self._piece_bytes = piece_bytes
@@ -126,7 +136,8 @@ class Publisher:
         if manifest.previous and self._pointer(version.version - 1) != manifest.previous:
             raise Conflict(f"version {version.version} does not follow an announced parent")
         try:
-            self._bucket.put_new(pointer_key(version.version), ref.to_bytes())
+            name = pointer_key(version.version)
+            self._bucket.put_new(name, pointer_to(name, ref, self._signer).to_bytes())
         except Conflict:
             held = read_pointer(self._bucket, version.version)
             if held != ref:

@@ -11,14 +11,16 @@ the history of promotions stays, and of two promoters at the same time one is to
 from __future__ import annotations
 
 from tradewind.types.errors import Conflict, RefusedWeights, UserError
-from tradewind.weights.bucket import Bucket, NotInBucket, Objects, TooLarge
-from tradewind.weights.chain import MAX_POINTER, newest_version, read_pointer
+from tradewind.weights import pointer
+from tradewind.weights.bucket import Bucket, NotInBucket, Objects
+from tradewind.weights.chain import newest_version, read_pointer
 from tradewind.weights.manifest import ManifestRef
+from tradewind.weights.signing import Signer, pointer_to
 
 FOLDER = "serving/"
 
 
-def promote(bucket: Bucket, version: int) -> int:
+def promote(bucket: Bucket, version: int, signer: Signer | None = None) -> int:
     """Makes `version` the one that users are served from; returns the number of the promotion.
 
     Idempotent: a version that is served already is not promoted again. Raises UserError if it is
@@ -30,7 +32,8 @@ def promote(bucket: Bucket, version: int) -> int:
         return number
     number = 0 if number is None else number + 1
     try:
-        bucket.put_new(promotion_key(number), ref.to_bytes())
+        name = promotion_key(number)
+        bucket.put_new(name, pointer_to(name, ref, signer).to_bytes())
     except Conflict:
         held = _read(bucket, number)
         if held != ref:
@@ -85,10 +88,7 @@ def _newest(bucket: Objects) -> int | None:
 
 
 def _read(bucket: Objects, number: int) -> ManifestRef:
-    try:
-        return ManifestRef.parse(bucket.get(promotion_key(number), limit=MAX_POINTER))
-    except TooLarge as error:
-        raise _damaged("a promotion is larger than it can be", number) from error
+    return pointer.read(bucket, promotion_key(number)).ref
 
 
 def _version_of(ref: ManifestRef) -> int:

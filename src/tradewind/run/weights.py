@@ -1,0 +1,108 @@
+"""`tradewind weights`: look at a bucket of versions, promote one, delete what nobody needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tradewind.types import UserError
+from tradewind.weights import pointer
+from tradewind.weights.bucket import Bucket, NotInBucket
+from tradewind.weights.chain import read_base
+from tradewind.weights.collect import GRACE_S, KEEP, delete_garbage, find_garbage
+from tradewind.weights.manifest import pointer_key
+from tradewind.weights.publish import Publisher
+from tradewind.weights.serving import promote as promote_version
+from tradewind.weights.serving import serving_version
+from tradewind.weights.signing import VARIABLE, Signer, new_key
+
+app = typer.Typer(
+    help="Look at the weight versions in a bucket, promote one, delete what nobody needs.",
+    no_args_is_help=True,
+)
+
+Url = Annotated[str, typer.Argument(metavar="BUCKET", help="file:///folder or s3://name/prefix.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@app.command()
+def history(bucket: Url, as_json: AsJson = False) -> None:
+    """List the versions, checked as a chain: sizes, states, signers, and which one is served."""
+    store = Bucket.open(bucket)
+    run_id = _run_id(store)
+    versions = Publisher(store, run_id).history()
+    signers = [pointer.read(store, pointer_key(v.version)).signer for v in versions]
+    served = serving_version(store)
+    rows = [
+        {**v.model_dump(), "signer": signer, "serving": v.version == served}
+        for v, signer in zip(versions, signers, strict=True)
+    ]
+    if as_json:
+        print(json.dumps({"run_id": run_id, "versions": rows}))
+        return
+    table = Table(title=f"run {run_id}", caption=None if served is None else f"serves {served}")
+    for name in ("version", "stage", "state", "shipped", "of a copy", "signed by"):
+        table.add_column(name, justify="left" if name in ("stage", "state") else "right")
+    for version, signer in zip(versions, signers, strict=True):
+        table.add_row(
+            f"{version.version}{' *' if version.version == served else ''}",
+            version.stage,
+            version.state_id[:15],
+            f"{version.bytes_shipped / 1e6:.3f} MB",
+            f"{version.bytes_shipped / version.bytes_full:.2%}",
+            signer[:12] if signer else "nobody",
+        )
+    Console().print(table)
+
+
+@app.command()
+def promote(bucket: Url, version: Annotated[int, typer.Argument(help="An announced one.")]) -> None:
+    """Serve users from a version from now on; an older one is a roll back."""
+    number = promote_version(Bucket.open(bucket), version, Signer.from_environment())
+    print(f"version {version} is served (promotion {number})")
+
+
+@app.command()
+def collect(
+    bucket: Url,
+    live: Annotated[
+        list[int] | None,
+        typer.Option("--live", metavar="VERSION", help="Version of a pool at work; repeat."),
+    ] = None,
+    keep: Annotated[int, typer.Option(help="Newest versions that stay reachable.")] = KEEP,
+    grace: Annotated[float, typer.Option(help="Age below which nothing goes, in s.")] = GRACE_S,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete; otherwise only say.")] = False,
+) -> None:
+    """Find the objects that no pool can need any more, and delete them with --delete."""
+    store = Bucket.open(bucket)
+    garbage = find_garbage(store, _run_id(store), live or (), keep=keep, grace_s=grace)
+    said = f"{len(garbage.objects)} objects, {garbage.size / 1e6:.3f} MB"
+    if delete:
+        delete_garbage(store, garbage)
+        print(f"deleted {said}")
+    else:
+        print(f"nobody needs {said}; add --delete to delete them")
+
+
+@app.command()
+def keygen() -> None:
+    """Make a key pair: the trainer signs with the private half, pools trust the public one."""
+    secret = new_key()
+    print(f"{VARIABLE}={secret}")
+    print(f'trust = ["{Signer(secret).public}"]')
+
+
+def _run_id(bucket: Bucket) -> str:
+    try:
+        return read_base(bucket, run_id=None).run_id
+    except NotInBucket as error:
+        raise UserError(
+            "there are no versions in this bucket",
+            value=bucket.url,
+            fix=f"give the bucket of a run, for example file://{Path.cwd()}/runs/quickstart/bucket",
+        ) from error
