@@ -25,36 +25,23 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src"), str(ROOT / "examples")]
 
 from common.figures import write_figures  # noqa: E402
-from common.machine import cores, versions  # noqa: E402
+from common.machine import versions  # noqa: E402
 from common.model import model_folder  # noqa: E402
-from common.side import Event, run_side  # noqa: E402
+from common.side import Event  # noqa: E402
 from deltas.bounds import exponent_bytes, memoryless_bytes  # noqa: E402
 from deltas.delta import Delta, recorded  # noqa: E402
 from deltas.formats import FORMATS, Format, GapXor, XorZstd  # noqa: E402
 from deltas.ours import Shipped, Speed, shipped, speeds  # noqa: E402
-from grpo.plan import Plan  # noqa: E402
-from grpo.questions import prompts  # noqa: E402
+from deltas.runs import Runs  # noqa: E402
 
 NEMO_LIKE, XOR_ZSTD = GapXor(), XorZstd()
 SMALLER_IS_BETTER = "bytes_over_exponent_bound"
 
 
-@dataclass(frozen=True)
-class Size:
-    """How much of everything."""
-
-    rates: tuple[float, ...]
-    steps: int
-    kept: tuple[int, ...]
-    """Steps whose deltas count."""
-    new_tokens: int
-    reward: str
-    rounds: int
-    """Of each clock."""
-
-
-FULL = Size((1e-6, 5e-6, 2e-5), 6, (0, 5), 16, "query_words", 7)
-QUICK = Size((5e-6,), 2, (0, 1), 8, "lower_case", 3)
+FULL = Runs(rates=(1e-6, 5e-6, 2e-5), steps=6, kept=(0, 5), new_tokens=16, reward="query_words")
+QUICK = Runs(rates=(5e-6,), steps=2, kept=(0, 1), new_tokens=8, reward="lower_case")
+ROUNDS = 7
+"""Of each clock; three in the quick size."""
 
 
 @dataclass(frozen=True)
@@ -101,29 +88,6 @@ class Measured:
             )
         for name, speed in self.speeds.items():
             print(f"{name:10} {speed.cpu:7.0f} MB/s of CPU time, {speed.wall:7.0f} by the wall")
-
-
-def record(size: Size, model: Path, folder: Path, limit_s: float) -> list[Event]:
-    """Runs RL at each rate and keeps its deltas in `folder`."""
-    events = []
-    for rate in size.rates:
-        plan = Plan(
-            model=str(model),
-            prompts=prompts(size.steps * 4, seed=0),
-            reward=size.reward,
-            steps=size.steps,
-            new_tokens=size.new_tokens,
-            learning_rate=rate,
-            threads=cores(),
-        )
-        with tempfile.TemporaryDirectory() as scratch:
-            file = Path(scratch) / "plan.json"
-            plan.write(file)
-            argv = [sys.executable, "-m", "deltas.record", str(file), str(folder)]
-            argv += [str(step) for step in size.kept]
-            name = f"rate {rate:g}"
-            events += run_side(name, argv, limit_s=limit_s, threads=plan.threads)
-    return events
 
 
 def measure(delta: Delta, rounds: int) -> Measured:
@@ -173,21 +137,20 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    size = QUICK if args.quick else FULL
+    runs, rounds = (QUICK, 3) if args.quick else (FULL, ROUNDS)
     load = os.getloadavg()[0]
     events: list[Event] = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.deltas or args.record or Path(scratch) / "deltas"
         if args.deltas is None:
-            events = record(
-                size, model_folder(args.model, args.quick, Path(scratch)), folder, args.limit
-            )
+            model = model_folder(args.model, args.quick, Path(scratch))
+            events = runs.record(model, folder, args.limit)
         found = recorded(folder)
         if not found:
             sys.exit(f"error: no deltas in {folder}")
         measured = []
         for path in found:
-            measured.append(measure(Delta.read(path), size.rounds))
+            measured.append(measure(Delta.read(path), rounds))
             measured[-1].show()
     print()
     details: dict[str, Any] = {
