@@ -62,6 +62,27 @@ def test_published_probes_are_not_of_the_published_weights(tiny, tmp_path):
     assert asked[0] == asked[1] and found[0] != found[1]
 
 
+def test_steps_that_change_nothing_publish_something_or_prove_something_else(tiny, tmp_path):
+    """A learning rate below what a weight can hold: empty deltas, one state, the same probes."""
+    folder = tiny.save_model(tmp_path / "model")
+    tiny.fill(tmp_path / "ledger.sqlite", 4).close()
+    run = Run(workspace=tmp_path, model=folder, run_id="tiny")
+    config = {"groups_per_step": 2, "max_staleness": 9, "lr": 1e-30, "dtype": "fp32"}
+    train(TrainerConfig(steps=2, **config), run)
+    bucket = Bucket.open((tmp_path / "bucket").as_uri())
+    assert bucket.list("frames/") == []
+    follower = Follower(bucket, read_folder(folder), run_id="tiny")
+    base, found = follower.state_id, []
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    for version in (1, 2):
+        follower.commit(follower.stage(version))
+        assert follower.state_id == base
+        for probe in follower.state.probes:
+            np.testing.assert_allclose(probe.logprobs, slow_probe(model, probe.ids), atol=1e-5)
+        found.append(follower.state.probes)
+    assert found[0] == found[1] and found[0]
+
+
 def test_a_probe_moves_weights_or_leaves_a_gradient(tiny):
     learner = Learner(Policy.wrap(tiny.tiny_model(), torch.float32), TrainerConfig())
     before = learner.weights()
