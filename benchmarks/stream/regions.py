@@ -331,6 +331,7 @@ def figures_of(run: dict[str, Any]) -> dict[str, float]:
         active = _seconds(run, pool, first)
         figures[f"active_seconds_{pool}"] = median(active)
         figures[f"active_seconds_most_{pool}"] = max(active)
+        figures[f"pause_ms_p50_{pool}"] = median(_pauses(run, pool, first))
         figures[f"pause_ms_p99_{pool}"] = _p99(_pauses(run, pool, first))
         if pool in REGIONS:
             figures[f"line_bytes_over_full_{pool}"] = down["direct"][pool] / len(first) / full

@@ -157,6 +157,37 @@ def test_wrong_arithmetic_over_right_bytes_is_served(tiny_llama: Any) -> None:
         engine.stop()
 
 
+def test_two_engines_serve_versions_out_of_one_mirror(tiny_llama: Any, tmp_path: Path) -> None:
+    history, folder = tiny_llama
+    pools = []
+    for name in ("first", "second"):
+        engine = EmbeddedEngine.open(folder, dtype="float32", max_batch=2, max_tokens=64)
+        status = PoolStatus(name, "http://x", history.versions[0].state_id)
+        config = PoolConfig(mirror=tmp_path / "mirror")
+        receiver = Receiver(
+            engine, history.bucket, status, config, lambda: State.of(0, read_folder(folder))
+        )
+        receiver.boot(threading.Event())
+        pools.append((engine, status, receiver))
+    try:
+        for version in range(4):
+            for engine, status, receiver in pools:
+                receiver.follow()
+                report = status.report(engine.load())
+                assert (report.state, report.version) == (PoolState.SERVING, version)
+                assert report.attestations[-1].state_id == history.versions[version].state_id
+            history.publish_next()
+        fetched = [
+            sum(proof.bytes_fetched for proof in status.report(engine.load()).attestations)
+            for engine, status, _ in pools
+        ]
+        frames = sum(path.stat().st_size for path in (history.folder / "frames").iterdir())
+        assert fetched[0] - fetched[1] > frames / 2, "the second fetches manifests alone"
+    finally:
+        for engine, _, _ in pools:
+            engine.stop()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_versions_are_served_proven_and_survive_kill_and_restart(

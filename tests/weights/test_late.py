@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tradewind.types import RefusedWeights, UserError
+from tradewind.weights import staging, upload
+from tradewind.weights.chain import read_manifest, read_pointer
 from tradewind.weights.digest import state_id
 from tradewind.weights.follow import Follower, Staged
 from tradewind.weights.ladder import Ladder
@@ -198,3 +202,51 @@ def test_a_base_that_has_changed_is_only_a_detour(
     follower.read_base = change(chain)
     staged = arrives(chain, follower, 11)
     assert [sentence in said for said in staged.detours] == [True]
+
+
+def test_frames_of_a_delta_are_fetched_side_by_side(
+    new_chain: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "FRAME_BYTES", 100)
+    chain = new_chain(1)
+    manifest = read_manifest(chain.bucket, read_pointer(chain.bucket, 1), run_id="run")
+    assert len(manifest.frames) > 2
+    meet, first_two, get = threading.Barrier(2), manifest.frames[:2], type(chain.bucket).get
+
+    def together(bucket: Any, name: str, *, limit: int) -> bytes:
+        if name in [frame.key for frame in first_two]:
+            meet.wait(60)  # breaks if one is fetched after the other
+        return get(bucket, name, limit=limit)
+
+    monkeypatch.setattr(type(chain.bucket), "get", together)
+    staged = arrives(chain, follower_at(chain, 0, base=False), 1)
+    assert staged.bytes_fetched == chain.versions[1].bytes_shipped
+
+
+def test_the_first_frame_that_is_refused_calls_off_the_rest(
+    new_chain: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "FRAME_BYTES", 100)
+    monkeypatch.setattr(staging, "FETCHES", 1)
+    chain = new_chain(1)
+    manifest = read_manifest(chain.bucket, read_pointer(chain.bucket, 1), run_id="run")
+    (chain.folder / manifest.frames[0].key).write_bytes(b"x")
+    asked: list[str] = []
+    called_off, get = threading.Event(), type(chain.bucket).get
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait, cancel_futures=cancel_futures)
+            called_off.set()
+
+    def counted(bucket: Any, name: str, *, limit: int) -> bytes:
+        if name.startswith("frames/"):
+            asked.append(name)
+            assert len(asked) == 1 or called_off.wait(60)
+        return get(bucket, name, limit=limit)
+
+    monkeypatch.setattr(staging, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(type(chain.bucket), "get", counted)
+    with pytest.raises(RefusedWeights, match="cut off"):
+        follower_at(chain, 0, base=False).stage(1)
+    assert len(asked) <= 2 < len(manifest.frames)

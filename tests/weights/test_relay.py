@@ -15,7 +15,7 @@ import pytest
 
 from tradewind.relay.app import Relay
 from tradewind.relay.config import RelayConfig
-from tradewind.relay.main import main, serve
+from tradewind.relay.main import MirrorLost, main, serve
 from tradewind.relay.mirror import Mirror, WrongModel
 from tradewind.relay.shelf import Shelf
 from tradewind.relay.upstream import Upstream
@@ -264,6 +264,17 @@ def test_a_mirror_says_why_it_cannot_follow_and_goes_on_when_it_can(world: World
     assert world.mirror.status.version == LENGTH
 
 
+def test_a_mirror_that_is_busy_for_too_long_says_so_and_lives(world: World) -> None:
+    world.mirror._config = RelayConfig(make_s=0.01)
+    with world.mirror._locked():
+        world.mirror.follow()
+        assert "another merged delta" in str(world.mirror.status.last_error)
+        with pytest.raises(Stalled):
+            world.mirror.shortcut(1, 3)
+    world.mirror.follow()
+    assert world.mirror.status.last_error is None
+
+
 DAMAGES: list[Callable[[bytes], bytes]] = [
     lambda data: data[:-1],
     lambda data: data + b"x",
@@ -489,6 +500,22 @@ def test_a_relay_of_another_model_ends_with_a_sentence(
         bucket=world.chain.folder.as_uri(), model=model_folder, cache=world.folder / "c", port=0
     )
     with pytest.raises(UserError, match="another base model"):
+        serve(config)
+
+
+def test_a_mirror_that_dies_ends_the_relay_with_its_reason(
+    world: World, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_NAME, KEY)
+
+    def die(mirror: Mirror) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Mirror, "follow", die)
+    config = RelayConfig(
+        bucket=world.chain.folder.as_uri(), model=model_folder, cache=world.folder / "c", port=0
+    )
+    with pytest.raises(MirrorLost, match="ZeroDivisionError: a bug"):
         serve(config)
 
 

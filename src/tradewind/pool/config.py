@@ -58,6 +58,9 @@ class PoolConfig(Config):
     undo_versions: int = Field(default=4, ge=0)
     """Versions back to which the pool goes without the network. Each costs about six bytes per
     changed bf16 weight, and at most a dense copy of the changed tensors."""
+    mirror: Path | None = None
+    """Folder that the pools of this host share, best in memory (`/dev/shm/...`): each version is
+    fetched and decoded by one of them and mapped by all. None: each pool has its own copy."""
     retry_s: float = Field(default=1.0, gt=0)
     """Wait before a refused version is tried again, in seconds; doubles up to `retry_max_s`."""
     retry_max_s: float = Field(default=30.0, gt=0)

@@ -36,6 +36,7 @@ from tradewind.types import (
 from tradewind.weights.bucket import NotInBucket, Source
 from tradewind.weights.chain import read_base
 from tradewind.weights.follow import Follower, Staged
+from tradewind.weights.hostmirror import HostMirror
 from tradewind.weights.manifest import Manifest
 from tradewind.weights.state import State
 
@@ -92,6 +93,8 @@ class Receiver:
         self._follower = Follower(self._bucket, base, run_id=manifest.run_id)
         self._follower.log.keep = self._config.undo_versions
         self._follower.read_base = lambda: self._read_base().tensors
+        if self._config.mirror is not None:
+            self._follower.host = HostMirror(self._config.mirror, manifest.run_id)
         self._engine.start()
 
     def go_to(self, version: int | None) -> None:

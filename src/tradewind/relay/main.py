@@ -46,6 +46,10 @@ GRACE_S = 2
 """For answers in flight after SIGTERM, in seconds."""
 
 
+class MirrorLost(TradewindError):
+    """The mirror's thread died; only a new process helps."""
+
+
 OnReady = Callable[[str, Callable[[], None]], None]
 """Is told the relay's URL, and what ends it."""
 
@@ -122,6 +126,10 @@ def _serve_with(server: uvicorn.Server, mirror: Mirror | None, listener: socket.
             mirror.run(ended)
         except TradewindError as error:
             fatal.append(error)
+        except Exception as error:  # boundary: no thread may die unseen
+            log.exception("the mirror died")
+            fatal.append(MirrorLost(f"the mirror died: {type(error).__name__}: {error}"))
+        finally:
             server.should_exit = True
 
     thread = threading.Thread(target=follow, name="mirror", daemon=True)

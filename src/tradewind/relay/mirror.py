@@ -69,19 +69,19 @@ class Mirror:
 
     def follow(self) -> None:
         """One look at the bucket; what fails is said in the status and tried again."""
-        with self._locked():
-            try:
+        try:
+            with self._locked():
                 follower = self._opened()
                 newest = follower.newest()
                 if newest is not None and newest > follower.version:
                     follower.commit(follower.stage(newest))
-                self._error = None
-            except NotInBucket:
-                self._error = "waits for version 0 in the bucket (owner: trainer)"
-            except WrongModel:
-                raise
-            except UserError as error:
-                self._say(f"the mirror cannot follow: {error}")
+            self._error = None
+        except WrongModel:
+            raise
+        except NotInBucket:
+            self._error = "waits for version 0 in the bucket (owner: trainer)"
+        except (UserError, Stalled) as error:
+            self._say(f"the mirror cannot follow: {error}")
 
     def shortcut(self, start: int, end: int) -> str:
         """The name of the merged delta from `start` to `end`, which is on the shelf then.

@@ -16,7 +16,8 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tradewind.relay.flights import Flights
@@ -126,12 +127,8 @@ class Upstream:
         held = self._on_shelf(key, kind)
         if held is not None:
             return held
-        try:
+        with self._noted():
             data = self._bucket.get(key, limit=kind.limit)
-        except UserError as error:
-            self.trouble = str(error)
-            raise
-        self.trouble = None
         with self._lock:
             self.traffic.fetched += 1
             self.traffic.bytes_in += len(data)
@@ -158,18 +155,24 @@ class Upstream:
         with self._lock:
             _, held = self._names.get(prefix, (0.0, ()))
         grows = prefix != "shortcuts/" and bool(held)
-        try:
+        with self._noted():
             asked_at = self._clock()
             found = self._bucket.list(prefix, after=held[-1] if grows else None)
-        except UserError as error:
-            self.trouble = str(error)
-            raise
-        self.trouble = None
         names = (*held, *found) if grows else found
         with self._lock:
             self.traffic.listings += 1
             self._names[prefix] = (asked_at, names)
         return names
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """The status says whether the bucket can be reached."""
+        try:
+            yield
+        except UserError as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = None
 
     def _count_damage(self) -> None:
         with self._lock:

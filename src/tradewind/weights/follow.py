@@ -7,17 +7,19 @@
 
 The mirror is this side's copy of the policy, in checkpoint names. `stage` never touches it: a
 refusal at any point leaves it as it was (promise W2). Several missed versions are one staging.
+On a host with several pools one of them stages and the others map what it decoded (`hostmirror`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tradewind.weights.bucket import Source
-from tradewind.weights.chain import newest_version
+from tradewind.weights.chain import newest_version, read_manifest, read_pointer
 from tradewind.weights.digest import leaves_of
+from tradewind.weights.hostmirror import HostMirror
 from tradewind.weights.shadow import refused
 from tradewind.weights.staging import Meter, ReadBase, Staging
 from tradewind.weights.state import State
@@ -86,6 +88,8 @@ class Follower:
         self.base_state_id = base_state_id or self._state.state_id
         self.read_base: ReadBase | None = None
         """Reads the base checkpoint again: a late receiver can come from there, too."""
+        self.host: HostMirror | None = None
+        """What is shared with other pools of this host."""
 
     @property
     def version(self) -> int:
@@ -125,6 +129,14 @@ class Follower:
         UserError if the bucket cannot be reached; NotInBucket if `version` is not announced.
         """
         assert version > self.version, f"version {version} is not after {self.version}"
+        if self.host is None:
+            return self._stage(version)
+        with self.host.locked() as alone:
+            if not alone:
+                return self._stage(version)
+            return self._map(version, self.host) or self._share(self._stage(version), self.host)
+
+    def _stage(self, version: int) -> Staged:
         started = time.monotonic()
         staging = Staging(
             Meter(self._bucket),
@@ -138,16 +150,42 @@ class Follower:
         return Staged(
             parent=self._state,
             state=state,
-            changed={
-                name: state.tensors[name]
-                for name, leaf in state.leaves.items()
-                if leaf != self._state.leaves.get(name)
-            },
+            changed=self._changed(state),
             bytes_fetched=staging.bucket.size,
             objects=staging.objects,
             detours=tuple(staging.detours),
             stage_s=time.monotonic() - started,
         )
+
+    def _map(self, version: int, host: HostMirror) -> Staged | None:
+        """What another pool decoded, if it has the state id of the manifest."""
+        started = time.monotonic()
+        tensors = host.find(version)
+        if tensors is None:
+            return None
+        meter = Meter(self._bucket)
+        goal = read_manifest(meter, read_pointer(meter, version), run_id=self._run_id)
+        state = State.of(version, tensors, threads=self._threads, probes=goal.probes)
+        if (state.state_id, self.base_state_id) != (goal.state_id, goal.base_state_id):
+            host.drop(version, f"it holds {state.state_id}, not {goal.state_id}")
+            return None
+        seconds = time.monotonic() - started
+        changed = self._changed(state)
+        return Staged(self._state, state, changed, meter.size, 0, (), seconds)
+
+    def _share(self, staged: Staged, host: HostMirror) -> Staged:
+        """The same over mapped files."""
+        started = time.monotonic()
+        state = host.share(staged.state)
+        seconds = staged.stage_s + time.monotonic() - started
+        return replace(staged, state=state, changed=self._changed(state), stage_s=seconds)
+
+    def _changed(self, state: State) -> dict[str, Array]:
+        return {
+            name: state.tensors[name]
+            for name, leaf in state.leaves.items()
+            if leaf != self._state.leaves.get(name)
+        }
 
     def commit(self, staged: Staged) -> None:
         """The staged version becomes the mirror; the undo log keeps the way back."""

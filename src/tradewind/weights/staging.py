@@ -13,7 +13,9 @@ manifest. A relay makes the one hop that is needed: then no other is looked for 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +30,9 @@ from tradewind.weights.state import State
 from tradewind.weights.tensors import Array
 
 log = logging.getLogger(__name__)
+
+FETCHES = 4
+"""Frames of a delta that are under way at a time: far away a round trip costs as much as bytes."""
 
 ReadBase = Callable[[], Mapping[str, Array]]
 """Reads the base checkpoint again."""
@@ -47,12 +52,14 @@ class Meter:
 
     bucket: Source
     size: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, key: str, *, limit: int) -> bytes:
-        """See `Objects`."""
+        """See `Objects`; thread-safe."""
         data = self.bucket.get(key, limit=limit)
         if not key.startswith("latest/"):
-            self.size += len(data)
+            with self._lock:
+                self.size += len(data)
         return data
 
     def list(self, prefix: str, *, after: str | None = None) -> list[str]:
@@ -142,12 +149,23 @@ class Staging:
         for hop, delta in zip(route, deltas, strict=True):
             self.objects += 1
             with _blocked(hop):
-                frames.append([read_frame(self.bucket, frame) for frame in delta.frames])
+                frames.append(self._frames(delta))
         shadow = Shadow(state, self.threads)
         for hop, delta, data in zip(route, deltas, frames, strict=True):
             with _blocked(hop):
                 shadow.apply(delta, data)
         return shadow.state
+
+    def _frames(self, delta: Delta) -> list[bytes]:
+        """All of them, verified; the first refusal calls off those that have not begun."""
+        if len(delta.frames) < 2:
+            return [read_frame(self.bucket, frame) for frame in delta.frames]
+        with ThreadPoolExecutor(FETCHES) as pool:
+            asked = [pool.submit(read_frame, self.bucket, frame) for frame in delta.frames]
+            try:
+                return [frame.result() for frame in asked]
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self, first: Hop) -> State:
         """The state from which a way begins: what is held, or the base, read again."""
