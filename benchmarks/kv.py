@@ -100,7 +100,8 @@ def measure(model: Path, delta: Delta, policy: KvPolicy, tokens: int) -> Mismatc
     assert running.half.wait(DEADLINE_S), "the first half did not end"
     pause = engine.swap(delta.new, 1)
     assert running.over.wait(DEADLINE_S), "the second half did not end"
-    read = engine.score([[*r.prompt, *r.ids] for r in running.rollouts])
+    whole = [[*r.prompt, *r.ids] for r in running.rollouts]
+    read = [engine.score([ids])[0] for ids in whole]  # a deadline holds for each call
     engine.stop()
     apart = [
         fresh - sampled
