@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tradewind.pool.engine import Bits, EngineLoad, OnChunk
+from tradewind.pool.engine import Bits, ByteProof, EngineLoad, OnChunk, Served
 from tradewind.types import (
     FinishReason,
     GenerateChunk,
@@ -26,6 +26,7 @@ from tradewind.types import (
 )
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import write_file
+from tradewind.weights.digest import leaves_of
 from tradewind.weights.probe import Probe
 from tradewind.weights.publish import Publisher
 from tradewind.weights.tensors import TensorSet
@@ -47,7 +48,7 @@ class FakeEngine:
     """Implements the Protocol: every request samples its own length of output, one id a step."""
 
     def __init__(self, tensors: dict[str, np.ndarray]) -> None:
-        self.served = {name: array.copy() for name, array in tensors.items()}
+        self.tensors = {name: array.copy() for name, array in tensors.items()}
         self.version = 0
         self.error: str | None = None
         self.swaps: list[int] = []
@@ -82,19 +83,19 @@ class FakeEngine:
     def swap(self, changed: Bits, version: int) -> float:
         if self.refuse:
             raise UserError(self.refuse, fix="none")
-        self.served.update({name: array.copy() for name, array in changed.items()})
+        self.tensors.update({name: array.copy() for name, array in changed.items()})
         self.version = version
         self.swaps.append(version)
         if self.spoil:
-            self.spoil(self.served)
+            self.spoil(self.tensors)
         return 0.001
 
-    def tensors(self) -> Bits:
-        return {name: array.copy() for name, array in self.served.items()}
+    def served(self) -> Served:
+        return Served(leaves_of(self.tensors), ByteProof.READ_BACK)
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         self.scored += 1
-        return [[self.miscompute(p) for p in fake_score(self.served, ids)] for ids in sequences]
+        return [[self.miscompute(p) for p in fake_score(self.tensors, ids)] for ids in sequences]
 
     def load(self) -> EngineLoad:
         return EngineLoad(

@@ -54,7 +54,7 @@ class Pool:
     def serves(self, version: int) -> bool:
         state = self.history.states[version]
         return self.engine.version == version and all(
-            np.array_equal(self.engine.served[name], state[name]) for name in state
+            np.array_equal(self.engine.tensors[name], state[name]) for name in state
         )
 
 
@@ -66,7 +66,7 @@ def pool(history: Any, engine: Any, folder: Path) -> Pool:
 def test_a_version_without_probes_claims_more_than_its_state_id(pool: Pool) -> None:
     now = pool.report()
     assert (now.state, now.fingerprint) == (PoolState.SERVING, None)
-    assert now.proof == "state id only (the version has no probes)"
+    assert now.proof == "state id (read back from the engine) only: the version has no probes"
     assert now.attestations[0].probe_mean is None
     assert pool.engine.scored == 0
 
@@ -79,7 +79,9 @@ def test_the_proof_does_not_say_how_far_the_pool_is_from_the_trainer(pool: Pool)
     assert now.attestations[-1].probe_max == pytest.approx(0.002)
     assert now.fingerprint is not None
     assert (now.fingerprint.version, now.fingerprint.tokens) == (1, TOKENS)
-    assert now.proof == "state id and 6 probe logprobs (mean |d| 2.0e-03, max 2.0e-03)"
+    assert now.proof == (
+        "state id (read back from the engine) and 6 probe logprobs (mean |d| 2.0e-03, max 2.0e-03)"
+    )
     first = now.fingerprint
     assert pool.next().fingerprint == first
 
@@ -92,9 +94,9 @@ def spoil_from(version: int, tensor: str) -> Callable[[Any], Any]:
 
         def spoiling(changed: Any, number: int) -> float:
             pause: float = swap(changed, number)
-            healed.extend([True] * (changed.keys() == engine.served.keys()))
+            healed.extend([True] * (changed.keys() == engine.tensors.keys()))
             if number >= version and not healed:
-                engine.served[tensor].reshape(-1)[0] += 1
+                engine.tensors[tensor].reshape(-1)[0] += 1
             return pause
 
         engine.swap = spoiling

@@ -32,7 +32,7 @@ from typing import TypeVar
 
 import torch
 
-from tradewind.pool.engine import Bits, EngineLoad, OnChunk
+from tradewind.pool.engine import Bits, ByteProof, EngineLoad, OnChunk, Served
 from tradewind.pool.engines.embedded import scoring
 from tradewind.pool.engines.embedded.config import read_shape
 from tradewind.pool.engines.embedded.kv import KvMemory
@@ -43,6 +43,8 @@ from tradewind.pool.engines.embedded.scheduler import KvPolicy, Scheduler
 from tradewind.pool.engines.embedded.sequence import Sequence
 from tradewind.pool.engines.embedded.served import ServedWeights
 from tradewind.types import FinishReason, GenerateRequest, Stalled, UserError
+from tradewind.weights.digest import leaves_of
+from tradewind.weights.tensors import TensorSet
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -212,9 +214,15 @@ class EmbeddedEngine:
             return _await(active)
 
     def tensors(self) -> Bits:
-        """See `Engine.tensors`. Decoding goes on meanwhile."""
+        """Copies of the tensors that are being served, under checkpoint names, of one moment
+        between two steps. Decoding goes on meanwhile.
+        """
         with one_thread(self._threads):
             return self._model.weights.bits()
+
+    def served(self) -> Served:
+        """See `Engine.served`."""
+        return Served(leaves_of(TensorSet(self.tensors())), ByteProof.READ_BACK)
 
     def score(self, sequences: Ordered[Ordered[int]]) -> list[list[float]]:
         """See `Engine.score`. Decoding stands still for one pass over `sequences`."""
