@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-import queue
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fakecontroller import FakeController
 
 from tradewind.pool.engine import Bits, ByteProof, EngineLoad, OnChunk, Served
 from tradewind.types import (
     FinishReason,
     GenerateChunk,
     GenerateRequest,
-    PoolReport,
-    PoolState,
     UserError,
     WeightVersion,
 )
@@ -32,8 +32,6 @@ from tradewind.weights.publish import Publisher
 from tradewind.weights.tensors import TensorSet
 
 RUN = "desk"
-KEY = "pool-key"
-WAIT_S = 110
 IDS = ((3, 1, 4, 1, 5), (9, 2, 6))
 """What versions of `History` are probed with."""
 
@@ -80,7 +78,8 @@ class FakeEngine:
             found[1](self._chunk((), FinishReason.CANCELLED))
             self.cancelled.set()
 
-    def swap(self, changed: Bits, version: int) -> float:
+    def swap(self, changed: Bits, version: int, afresh: bool = False) -> float:
+        assert not afresh or changed.keys() == self.tensors.keys()
         if self.refuse:
             raise UserError(self.refuse, fix="none")
         self.tensors.update({name: array.copy() for name, array in changed.items()})
@@ -141,56 +140,6 @@ class FakeEngine:
         return GenerateChunk(
             ids=ids, logprobs=(-0.5,) * len(ids), version=self.version, finish_reason=reason
         )
-
-
-class FakeController:
-    """Keeps every report; answers with what `acknowledge`, `stop` and `status` say."""
-
-    def __init__(self) -> None:
-        self.reports: queue.Queue[PoolReport] = queue.Queue()
-        self.acknowledge = True
-        self.stop = False
-        self.status = 200
-        outer = self
-
-        class Route(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                allowed = self.headers["Authorization"] == f"Bearer {KEY}"
-                assert self.path == "/v1/pools/report"
-                report = PoolReport.model_validate_json(body)
-                versions = [proof.version for proof in report.attestations]
-                answer = {
-                    "acknowledged": versions if outer.acknowledge else [],
-                    "stop": outer.stop,
-                }
-                data = json.dumps(answer).encode()
-                self.send_response(outer.status if allowed else 401)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-                outer.reports.put(report)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Route)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.01,), daemon=True
-        )
-        self._thread.start()
-
-    def wait_for(self, state: PoolState, version: int) -> PoolReport:
-        while True:
-            report = self.reports.get(timeout=WAIT_S)
-            if (report.state, report.version) == (state, version):
-                return report
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 class History:

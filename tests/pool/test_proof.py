@@ -87,14 +87,14 @@ def test_the_proof_does_not_say_how_far_the_pool_is_from_the_trainer(pool: Pool)
 
 
 def spoil_from(version: int, tensor: str) -> Callable[[Any], Any]:
-    """A swap to `version` or later leaves a wrong bit, until all tensors are given at once."""
+    """A swap to `version` or later leaves a wrong bit, until all tensors are given afresh."""
 
     def make(engine: Any) -> None:
         swap, healed = engine.swap, []
 
-        def spoiling(changed: Any, number: int) -> float:
-            pause: float = swap(changed, number)
-            healed.extend([True] * (changed.keys() == engine.tensors.keys()))
+        def spoiling(changed: Any, number: int, afresh: bool = False) -> float:
+            pause: float = swap(changed, number, afresh)
+            healed.extend([True] * afresh)
             if number >= version and not healed:
                 engine.tensors[tensor].reshape(-1)[0] += 1
             return pause

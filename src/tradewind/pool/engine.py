@@ -89,9 +89,11 @@ class Engine(Protocol):
     def cancel(self, request_id: str) -> None:
         """Ends a request with a `cancelled` chunk before the next step. Unknown ids are ignored."""
 
-    def swap(self, changed: Bits, version: int) -> float:
+    def swap(self, changed: Bits, version: int, afresh: bool = False) -> float:
         """Overwrites tensors between two decode steps; running requests go on with their old KV.
 
+        `afresh`: `changed` holds all tensors, and what the engine holds is in doubt, so none of it
+        may be built upon.
         Blocks until `version` is active. Returns the seconds for which decoding stood still.
         Raises `UserError` (nothing applied) for an unknown name, another shape or another dtype,
         and `Stalled` if the engine is dead or does not answer.

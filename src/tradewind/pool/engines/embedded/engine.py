@@ -194,8 +194,10 @@ class EmbeddedEngine:
 
         self._post(Command(end, lambda why: None))
 
-    def swap(self, changed: Bits, version: int) -> float:
-        """See `Engine.swap`. Needs memory for a second copy of what changes, until it returns."""
+    def swap(self, changed: Bits, version: int, afresh: bool = False) -> float:
+        """See `Engine.swap`; nothing that is held is ever built upon. Needs memory for a second
+        copy of what changes, until it returns.
+        """
         with self._swapping:
             with one_thread(self._threads):
                 staged = self._model.weights.stage(changed)

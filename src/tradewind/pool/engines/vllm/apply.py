@@ -57,6 +57,7 @@ def apply_sparse(model: Any, items: Sequence[Item], device: torch.device) -> Non
         )
     # The pool writes positions in ascending order without repetition.
     patching.load_checkpoint_weight_patches(model, patches, validate_unique_indices=False)
+    _derive_again(model)
 
 
 def apply_dense(model: Any, model_config: Any, items: Sequence[Item], device: torch.device) -> None:
@@ -70,6 +71,23 @@ def apply_dense(model: Any, model_config: Any, items: Sequence[Item], device: to
         initialize_layerwise_reload(model)
         model.load_weights(_named(items, device))
         finalize_layerwise_reload(model, model_config)
+        _derive_again(model)
+
+
+def _derive_again(model: Any) -> None:
+    """Modules that share a parameter make what they derive from it anew.
+
+    A tied head is loaded by way of the embedding; the CPU build's packed copy of it would stay.
+    """
+    owners: dict[int, list[Any]] = {}
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), []).append(module)
+    for modules in owners.values():
+        for module in modules if len(modules) > 1 else ():
+            method = getattr(module, "quant_method", None)
+            if method is not None:
+                method.process_weights_after_loading(module)
 
 
 def _named(items: Sequence[Item], device: torch.device) -> Iterator[tuple[str, Tensor]]:

@@ -25,8 +25,10 @@ class VllmClient:
 
     def __init__(self, socket: Path, key: str, call_s: float) -> None:
         self._http = httpx.AsyncClient(
+            # vLLM closes a connection after an error, and one that is used again may be such a one.
             transport=httpx.AsyncHTTPTransport(
-                uds=str(socket), limits=httpx.Limits(max_connections=None)
+                uds=str(socket),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             ),
             base_url="http://vllm",
             headers={"Authorization": f"Bearer {key}"},

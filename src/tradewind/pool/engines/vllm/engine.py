@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import threading
 import time
@@ -104,6 +105,8 @@ class VllmEngine:
             "--max-model-len": str(model.context),
             "--max-num-seqs": str(max_batch + user_share(max_batch)),
         }
+        if model.dtype != "float32":  # 16-bit logits near 20 are 0.125 apart
+            arguments["--hf-overrides"] = json.dumps({"head_dtype": "float32"})
         server = VllmServer(config, arguments, tensors.nbytes)
         return cls(server, model, tensors, config, max_batch=max_batch, recompute=recompute)
 
@@ -143,14 +146,14 @@ class VllmEngine:
         """See `Engine.cancel`."""
         self._post(self._traffic.cancel, request_id)
 
-    def swap(self, changed: Bits, version: int) -> float:
+    def swap(self, changed: Bits, version: int, afresh: bool = False) -> float:
         """See `Engine.swap`. After a failure either the old version is back, and RefusedWeights is
         raised, or the engine is dead.
         """
         with self._swapping:
             self._refuse_if_dead("a swap")
             try:
-                return self._holdings.swap(changed, version)
+                return self._holdings.swap(changed, version, afresh)
             except VllmFailed as error:
                 self._die(str(error))
                 raise Stalled(f"a swap ({error})", owner="vLLM", seconds=0) from error
@@ -202,6 +205,8 @@ class VllmEngine:
                 log.warning("requests did not end within %.0f s", STOP_S)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(STOP_S)
+        if not self._thread.is_alive():
+            self._loop.close()
         self._server.stop()
 
     # The event loop --------------------------------------------------------------------------

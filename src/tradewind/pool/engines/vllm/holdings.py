@@ -74,14 +74,14 @@ class Holdings:
         if self.way is Way.DENSE and not self._takes(Way.DENSE, score, before):
             raise VllmFailed("it does not compute the same after its own weights are loaded again")
 
-    def swap(self, changed: Bits, version: int) -> float:
+    def swap(self, changed: Bits, version: int, afresh: bool) -> float:
         """Returns the seconds for which decoding stood still. Raises RefusedWeights with the old
         version in place, VllmFailed if it could not be put back.
         """
         self._check(changed)
         begun = time.monotonic()
         after = self._tensors.with_changed(changed)
-        way, items = self._plan(after, changed)
+        way, items = self._plan(after, None if afresh else changed)
         parcel = self._parcel(way, items) if items is not None else None
         try:
             digests = self._call(self._weights.stage(parcel)) if parcel else {}
@@ -124,12 +124,9 @@ class Holdings:
                 value = (array.shape, str(array.dtype))
                 raise RefusedWeights(f"{name} has another form", value=value, fix=fix)
 
-    def _plan(self, after: TensorSet, changed: Bits) -> tuple[Way, Iterable[Item] | None]:
-        """How `changed` is applied; None if it changes nothing.
-
-        All tensors at once are a rebuild: what vLLM holds is then in doubt, and overwritten.
-        """
-        if changed.keys() != self._tensors.keys():
+    def _plan(self, after: TensorSet, changed: Bits | None) -> tuple[Way, Iterable[Item] | None]:
+        """How `changed` is applied, everything if it is None; no items if it changes nothing."""
+        if changed is not None:
             items = sparse(self._tensors, changed)
             if items is not None and (not items or self.way is Way.SPARSE):
                 return Way.SPARSE, items or None

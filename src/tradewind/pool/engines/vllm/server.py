@@ -133,11 +133,13 @@ class VllmServer:
     def _environment(self, library: Path) -> dict[str, str]:
         """Ours, without our Python path: vLLM's environment has its own versions of everything."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        theirs = self._config.environment
+        paths = [str(library), theirs.get("PYTHONPATH", "")]
         return ours | {
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
-            **self._config.environment,
-            "PYTHONPATH": str(library),
+            **theirs,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "VLLM_SERVER_DEV_MODE": "1",
             KEY: self.key,
         }

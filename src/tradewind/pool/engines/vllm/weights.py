@@ -94,7 +94,10 @@ class VllmWeights:
         if parcel is None:
             await self.name(version)
         else:
-            await self._client.post("/start_weight_update")
+            try:
+                await self._client.post("/start_weight_update")
+            except VllmFailed as error:  # one that was begun and broken off is gone on with
+                log.info("%s", error)
             update = {"digest": parcel.digest, "way": str(parcel.way)}
             await self._client.post("/update_weights", {"update_info": update})
             await self._client.post("/finish_weight_update", {"weight_version": str(version)})
