@@ -48,6 +48,8 @@ class FakeEngine:
     def __init__(self, tensors: dict[str, np.ndarray]) -> None:
         self.tensors = {name: array.copy() for name, array in tensors.items()}
         self.version = 0
+        self.dtype = "float32"
+        self.proof = ByteProof.READ_BACK
         self.error: str | None = None
         self.swaps: list[int] = []
         self.spoil: Callable[[dict[str, np.ndarray]], None] | None = None
@@ -90,7 +92,7 @@ class FakeEngine:
         return 0.001
 
     def served(self) -> Served:
-        return Served(leaves_of(self.tensors), ByteProof.READ_BACK)
+        return Served(leaves_of(self.tensors), self.proof)
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         self.scored += 1
@@ -102,7 +104,7 @@ class FakeEngine:
             waiting=0,
             max_batch=4,
             tokens_per_s=0.0,
-            dtype="float32",
+            dtype=self.dtype,
             version=self.version,
             error=self.error,
         )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tradewind.pool.config import PoolConfig
+from tradewind.pool.engine import ByteProof
 from tradewind.pool.proof import CEILING, FACTOR, MAX_FLOOR, MEAN_FLOOR, limits
 from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.status import PoolStatus
@@ -153,6 +154,22 @@ def test_a_pool_is_measured_by_the_numerics_of_another(
     assert pool.next().version == 1
     pool.engine.miscompute = lambda p: p - (later if pool.engine.version == 2 else fingerprint)
     assert (pool.next().version == 2) == served
+
+
+@pytest.mark.parametrize(("wrong", "serves"), [(0.09, True), (0.11, False)])
+def test_a_pool_in_16_bits_is_held_to_the_digits_of_fp32(
+    pool: Pool, wrong: float, serves: bool
+) -> None:
+    pool.engine.dtype = "bfloat16"
+    pool.engine.miscompute = lambda p: p - wrong
+    assert (pool.next().version == 1) == serves
+
+
+def test_a_proof_by_what_was_loaded_passes_for_one_by_what_is_multiplied(pool: Pool) -> None:
+    pool.engine.proof = ByteProof.AS_LOADED
+    proof = pool.next().proof
+    assert proof is not None
+    assert proof.startswith("state id (of what its loader was given) and 6 probe logprobs")
 
 
 def test_one_wildly_wrong_logprob_hides_in_the_mean() -> None:
