@@ -229,11 +229,11 @@ def test_after_a_failure_in_a_swap_the_old_version_is_back(
         return await original(path, *arguments, **query)
 
     monkeypatch.setattr(client, "post", post)
-    running = started(world, Priority.ROLLOUT, 300)
+    running = started(world, Priority.ROLLOUT, 120)
     with pytest.raises(RefusedWeights, match="the line is dead"):
         world.vllm.swap(world.part(stepped(world.tensors, 98)), world.version + 1)
     world.asked.wait()
-    assert len(world.asked.ids(running)) == 300 or world.asked.last(running).error
+    assert len(world.asked.ids(running)) == 120 or world.asked.last(running).error
     assert world.compare() == {world.version}
     assert root(world.vllm.served().leaves) == state_id(world.tensors)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tradewind.pool.engines.vllm.child import FOLDER
 from tradewind.pool.engines.vllm.config import VllmConfig
 from tradewind.pool.engines.vllm.engine import VllmEngine
 from tradewind.pool.engines.vllm.guard import KEY, Guard
@@ -85,7 +86,10 @@ def test_the_child_and_its_children_die_with_the_pool_however_it_dies(tmp_path: 
     stub = tmp_path / "vllm" / "entrypoints" / "cli"
     stub.mkdir(parents=True)
     (stub / "main.py").write_text(STUB)
-    env = {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{tmp_path}"}
+    left = tmp_path / "parcels"
+    left.mkdir()
+    paths = f"{SOURCE}{os.pathsep}{tmp_path}"
+    env = {**os.environ, "PYTHONPATH": paths, FOLDER: str(left)}
     child = subprocess.Popen(
         [sys.executable, "-m", "tradewind.pool.engines.vllm.child"],
         stdin=subprocess.PIPE,
@@ -101,6 +105,20 @@ def test_the_child_and_its_children_die_with_the_pool_however_it_dies(tmp_path: 
     assert child.stdout.read() == "", "the grandchild held the other end, and is gone"
     child.stdout.close()
     assert grandchild > 0
+    assert not left.exists()
+
+
+def test_vllm_inherits_our_keys_or_our_python_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_POOL_KEY", "secret")
+    monkeypatch.setenv("PYTHONPATH", "ours")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    server = VllmServer(VllmConfig(environment={"PYTHONPATH": "theirs", "A": "b"}), {}, 1)
+    library = server.folder / "lib"
+    found = server._environment(library)
+    server.stop()
+    assert "TRADEWIND_POOL_KEY" not in found
+    assert found["PYTHONPATH"] == f"{library}{os.pathsep}theirs"
+    assert (found["CUDA_VISIBLE_DEVICES"], found["A"]) == ("3", "b")
 
 
 def test_each_start_has_a_closed_folder_and_a_key_of_its_own() -> None:

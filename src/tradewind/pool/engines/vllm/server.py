@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tradewind
+from tradewind.pool.engines.vllm.child import FOLDER
 from tradewind.pool.engines.vllm.config import VllmConfig
 from tradewind.pool.engines.vllm.guard import KEY
 from tradewind.types import UserError
@@ -33,6 +34,8 @@ TAIL = 4000
 """Bytes of the log that an error shows."""
 PLUGIN = "tradewind.pool.engines.vllm.plugin.TradewindWorker"
 SHARED_MEMORY = Path("/dev/shm")
+OURS = ("TRADEWIND_", "PYTHON", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Beginnings of the environment variables that vLLM does not inherit."""
 
 
 class VllmServer:
@@ -131,8 +134,10 @@ class VllmServer:
         return [*argv, *self._config.arguments]
 
     def _environment(self, library: Path) -> dict[str, str]:
-        """Ours, without our Python path: vLLM's environment has its own versions of everything."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        """Ours without what is about us: our keys, our Python path (vLLM's environment has its own
+        versions of everything), and the threads of our arithmetic.
+        """
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
         theirs = self._config.environment
         paths = [str(library), theirs.get("PYTHONPATH", "")]
         return ours | {
@@ -142,6 +147,7 @@ class VllmServer:
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "VLLM_SERVER_DEV_MODE": "1",
             KEY: self.key,
+            FOLDER: str(self.folder),
         }
 
 

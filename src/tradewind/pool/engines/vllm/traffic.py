@@ -30,14 +30,16 @@ RATE_WINDOW_S = 10.0
 
 
 class Traffic:
-    """Used by the engine's event loop only, but for `running`, `waiting` and `tokens_per_s`."""
+    """Used by the engine's event loop only, but for `running`, `waiting` and `tokens_per_s`. Nobody
+    is admitted before the first `release`.
+    """
 
     def __init__(self, client: VllmClient, max_batch: int) -> None:
         self._client, self._max_batch = client, max_batch
         self._waiting: list[Pending] = []
         self._running: dict[Pending, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._held = False
+        self._held = True
         self._salt = ""
         self._sampled: deque[tuple[float, int]] = deque()
         self.version = 0
