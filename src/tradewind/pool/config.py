@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from tradewind.pool.engines.vllm.config import VllmConfig
 from tradewind.types.config import Config
 from tradewind.weights.pointer import PublicKey
 
@@ -16,6 +17,10 @@ class PoolConfig(Config):
 
     name: str = Field(default="pool", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     """Names the pool in turns, reports and logs; unique in a run."""
+    engine: Literal["embedded", "vllm"] = "embedded"
+    """Who decodes: the embedded engine, for CPUs, or a vLLM of its own (see `vllm`)."""
+    vllm: VllmConfig = VllmConfig()
+    """How vLLM is started and driven, if it is the engine."""
     model: Path | None = None
     """Folder of the base checkpoint; None is `model/` in the workspace."""
     bucket: str | None = None
@@ -38,17 +43,17 @@ class PoolConfig(Config):
     url: str | None = None
     """Under which the gateway reaches the pool; None is host and port."""
     threads: int = Field(default=1, ge=1)
-    """Of the engine's arithmetic."""
+    """Of the embedded engine's arithmetic. vLLM takes what it finds; see `vllm.environment`."""
     dtype: str = "auto"
-    """Of the engine's arithmetic: `auto`, `float32` or `bfloat16`."""
+    """Of the engine's arithmetic: `auto`, `float32` or `bfloat16` (vLLM: `float16` as well)."""
     max_batch: int = Field(default=32, ge=1)
     """Most requests that decode at once."""
     max_tokens: int = Field(default=32768, ge=1)
-    """Tokens of KV memory."""
+    """Tokens of KV memory of the embedded engine. vLLM sizes its own; see `vllm.arguments`."""
     kv_policy: Literal["keep", "recompute"] = "keep"
-    """What a swap does to running requests of the embedded engine: `keep` goes on over keys and
-    values of the old weights, `recompute` reads all their ids again with the new ones. Prefixes of
-    another version are never served to a new request in either case."""
+    """What a swap does to running requests: `keep` goes on over keys and values of the old weights,
+    `recompute` reads all their ids again with the new ones. Prefixes of another version are never
+    served to a new request in either case."""
     base_wait_s: float = Field(default=600.0, gt=0)
     """How long to wait for version 0 in the bucket, in seconds."""
     poll_s: float = Field(default=0.2, gt=0)

@@ -11,17 +11,45 @@ was submitted gets exactly one last chunk: one with a `finish_reason` or one wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
 from tradewind.types import GenerateChunk, GenerateRequest, Record
+from tradewind.weights.digest import Leaf
 
 OnChunk = Callable[[GenerateChunk], None]
 """Runs in the engine thread: it must return at once and must not call back into the engine."""
 
 Bits = Mapping[str, np.ndarray]
 """Tensors in checkpoint names and shapes; bf16 as `uint16` bits, fp16 and fp32 as themselves."""
+
+
+class ByteProof(StrEnum):
+    """Where the digests of what is served come from."""
+
+    READ_BACK = "read back from the engine"
+    """The tensors that are multiplied, taken out of the engine again."""
+    AS_LOADED = "of what its loader was given"
+    """The engine packs weights and cannot give them back: the bytes were hashed in its process
+    just before its loader read them there. What the loader made of them shows in `score` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Digests of the served tensors, under checkpoint names. Those that the engine never reads (a
+    tied head that is stored twice) may be left out.
+    """
+
+    leaves: Mapping[str, Leaf]
+    proof: ByteProof
+
+
+def user_share(total: int) -> int:
+    """What is kept free for users beyond a limit of `total` (promise U1)."""
+    return max(1, total // 8)
 
 
 class EngineLoad(Record):
@@ -40,7 +68,7 @@ class EngineLoad(Record):
     tokens_per_s: float
     """Sampled tokens, over the last ten seconds."""
     dtype: str
-    """Of the arithmetic, for example `bfloat16`; the served weights are those of `tensors()`."""
+    """Of the arithmetic, for example `bfloat16`; the served weights are those of `served()`."""
     version: int
     """Weight version by which the next token will be decoded."""
     error: str | None = None
@@ -61,18 +89,21 @@ class Engine(Protocol):
     def cancel(self, request_id: str) -> None:
         """Ends a request with a `cancelled` chunk before the next step. Unknown ids are ignored."""
 
-    def swap(self, changed: Bits, version: int) -> float:
+    def swap(self, changed: Bits, version: int, afresh: bool = False) -> float:
         """Overwrites tensors between two decode steps; running requests go on with their old KV.
 
+        `afresh`: `changed` holds all tensors, and what the engine holds is in doubt, so none of it
+        may be built upon.
         Blocks until `version` is active. Returns the seconds for which decoding stood still.
         Raises `UserError` (nothing applied) for an unknown name, another shape or another dtype,
         and `Stalled` if the engine is dead or does not answer.
         """
 
-    def tensors(self) -> Bits:
-        """Copies of the tensors that are being served, under checkpoint names: the pool's proof.
+    def served(self) -> Served:
+        """Digests of what is being served: the pool's first proof.
 
-        Blocks until a moment between two decode steps; decoding goes on after the copy.
+        Blocks until they are computed; decoding stands still for copies at most. Raises `Stalled`
+        if the engine is dead or does not answer.
         """
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:

@@ -64,7 +64,7 @@ def serve(
     key, bucket, folder = _essentials(config, workspace)
     base_state_id = state_id(read_folder(folder))
     with _listen(config.host, config.port) as listener:
-        engine = (open_engine or open_embedded)(config, folder)
+        engine = (open_engine or ENGINES[config.engine])(config, folder)
         port = listener.getsockname()[1]
         url = config.url or f"http://{_host_of(config.host)}:{port}"
         status = PoolStatus(config.name, url, base_state_id)
@@ -91,6 +91,24 @@ def open_embedded(config: PoolConfig, folder: Path) -> Engine:
         max_tokens=config.max_tokens,
         kv_policy=KvPolicy(config.kv_policy),
     )
+
+
+def open_vllm(config: PoolConfig, folder: Path) -> Engine:
+    """vLLM, in an environment of its own; raises UserError if it cannot serve the model."""
+    from tradewind.pool.engines.vllm.engine import VllmEngine
+
+    return VllmEngine.open(
+        folder,
+        read_folder(folder),
+        config.vllm,
+        dtype=config.dtype,
+        max_batch=config.max_batch,
+        recompute=config.kv_policy == "recompute",
+    )
+
+
+ENGINES = {"embedded": open_embedded, "vllm": open_vllm}
+"""By `PoolConfig.engine`."""
 
 
 class Server(uvicorn.Server):
@@ -175,7 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, help="TOML or JSON file of one [[pools]] section")
     parser.add_argument("--workspace", type=Path, help="its model/ is the default of --model")
     parser.add_argument("--join", "--controller", dest="controller", help="URL to report to")
-    for name in ("name", "bucket", "fallback", "run-id", "host", "url", "dtype"):
+    for name in ("name", "engine", "bucket", "fallback", "run-id", "host", "url", "dtype"):
         parser.add_argument(f"--{name}")
     for name in ("port", "threads", "max-batch", "max-tokens"):
         parser.add_argument(f"--{name}", type=int)

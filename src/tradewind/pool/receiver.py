@@ -231,10 +231,10 @@ class Receiver:
                 self._rescue(follower, f"{failed} The old version could not be put back: {error}")
             raise
 
-    def _give(self, tensors: Bits, version: int) -> float:
+    def _give(self, tensors: Bits, version: int, afresh: bool = False) -> float:
         """`Engine.swap`; what the engine cannot take is refused."""
         try:
-            return self._engine.swap(tensors, version)
+            return self._engine.swap(tensors, version, afresh)
         except RefusedWeights:
             raise
         except UserError as error:
@@ -285,7 +285,7 @@ class Receiver:
         """
         staged = follower.rebuild(self._base(), follower.version)
         try:
-            self._give(staged.changed, staged.version)
+            self._give(staged.changed, staged.version, afresh=True)
             self._prover.prove(staged.state)
         except RefusedWeights as error:
             raise EngineLost(f"an engine rebuilt from the base fails its proof: {error}") from error

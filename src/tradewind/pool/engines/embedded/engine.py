@@ -32,7 +32,7 @@ from typing import TypeVar
 
 import torch
 
-from tradewind.pool.engine import Bits, EngineLoad, OnChunk
+from tradewind.pool.engine import Bits, ByteProof, EngineLoad, OnChunk, Served
 from tradewind.pool.engines.embedded import scoring
 from tradewind.pool.engines.embedded.config import read_shape
 from tradewind.pool.engines.embedded.kv import KvMemory
@@ -43,6 +43,8 @@ from tradewind.pool.engines.embedded.scheduler import KvPolicy, Scheduler
 from tradewind.pool.engines.embedded.sequence import Sequence
 from tradewind.pool.engines.embedded.served import ServedWeights
 from tradewind.types import FinishReason, GenerateRequest, Stalled, UserError
+from tradewind.weights.digest import leaves_of
+from tradewind.weights.tensors import TensorSet
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -192,8 +194,10 @@ class EmbeddedEngine:
 
         self._post(Command(end, lambda why: None))
 
-    def swap(self, changed: Bits, version: int) -> float:
-        """See `Engine.swap`. Needs memory for a second copy of what changes, until it returns."""
+    def swap(self, changed: Bits, version: int, afresh: bool = False) -> float:
+        """See `Engine.swap`; nothing that is held is ever built upon. Needs memory for a second
+        copy of what changes, until it returns.
+        """
         with self._swapping:
             with one_thread(self._threads):
                 staged = self._model.weights.stage(changed)
@@ -212,9 +216,15 @@ class EmbeddedEngine:
             return _await(active)
 
     def tensors(self) -> Bits:
-        """See `Engine.tensors`. Decoding goes on meanwhile."""
+        """Copies of the tensors that are being served, under checkpoint names, of one moment
+        between two steps. Decoding goes on meanwhile.
+        """
         with one_thread(self._threads):
             return self._model.weights.bits()
+
+    def served(self) -> Served:
+        """See `Engine.served`."""
+        return Served(leaves_of(TensorSet(self.tensors())), ByteProof.READ_BACK)
 
     def score(self, sequences: Ordered[Ordered[int]]) -> list[list[float]]:
         """See `Engine.score`. Decoding stands still for one pass over `sequences`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from enum import StrEnum
 
+from tradewind.pool.engine import user_share
 from tradewind.pool.engines.embedded.kv import KvMemory
 from tradewind.pool.engines.embedded.prefix import BLOCK, PrefixCache
 from tradewind.pool.engines.embedded.sequence import Sequence
@@ -27,11 +28,6 @@ class KvPolicy(StrEnum):
     RECOMPUTE = "recompute"
     """All ids so far are read again with the new weights: as if the version had always been there,
     at the price of one prompt per running sequence."""
-
-
-def user_share(total: int) -> int:
-    """What is kept free for users beyond a limit of `total` (promise U1)."""
-    return max(1, total // 8)
 
 
 class Scheduler:

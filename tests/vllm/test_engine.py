@@ -1,0 +1,267 @@
+"""The engine on vLLM's CPU build as it comes: linear weights packed, updates dense.
+
+One vLLM for all of these; what the embedded engine computes in fp32 is the reference.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from smallmodel import CPU, stepped
+from tinyllm import Listener
+
+from tradewind.pool.engine import ByteProof
+from tradewind.pool.engines.embedded.engine import EmbeddedEngine
+from tradewind.pool.engines.vllm.client import VllmFailed
+from tradewind.pool.engines.vllm.config import VllmConfig
+from tradewind.pool.engines.vllm.engine import VllmEngine
+from tradewind.pool.engines.vllm.patch import Way
+from tradewind.pool.engines.vllm.weights import Parcel
+from tradewind.types import FinishReason, Priority, RefusedWeights, UserError
+from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.digest import root, state_id
+from tradewind.weights.tensors import Array
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
+
+BOUND = 1e-3
+"""Nats between vLLM and the embedded engine, both in fp32; about 1e-4 was measured."""
+PROMPT = tuple((7 * i * i + 3) % 320 for i in range(70))
+
+
+class World:
+    """vLLM and the embedded engine over the same weights, and the version that both are at."""
+
+    def __init__(self, vllm: VllmEngine, embedded: EmbeddedEngine, base: dict[str, Array]) -> None:
+        self.vllm, self.embedded = vllm, embedded
+        self.asked, self.wanted = Listener(vllm), Listener(embedded)  # type: ignore[arg-type]
+        self.tensors = base
+        self.version = 0
+        self._names = 0
+
+    def name(self) -> str:
+        self._names += 1
+        return f"request-{self._names}"
+
+    def step(self) -> None:
+        """One more version, in both."""
+        after = stepped(self.tensors, self.version)
+        self.vllm.swap(after if self.version % 2 else self.part(after), self.version + 1)
+        self.follow(self.tensors | (after if self.version % 2 else self.part(after)))
+
+    def part(self, after: dict[str, Array]) -> dict[str, Array]:
+        """All but one tensor: as a training step that leaves one alone."""
+        return {name: array for name, array in after.items() if name != "model.norm.weight"}
+
+    def follow(self, after: dict[str, Array]) -> None:
+        self.version += 1
+        self.embedded.swap(after, self.version)
+        self.tensors = after
+
+    def compare(self, prompt: tuple[int, ...] = PROMPT, tokens: int = 24) -> set[int]:
+        """Greedy answers of both are the same; returns the versions that vLLM named."""
+        name = self.name()
+        for listener in (self.asked, self.wanted):
+            listener.ask(name, prompt, tokens)
+            listener.wait()
+        assert self.asked.ids(name) == self.wanted.ids(name)
+        pairs = zip(self.asked.logprobs(name), self.wanted.logprobs(name), strict=True)
+        assert max(abs(a - b) for a, b in pairs) < BOUND
+        return set(self.asked.versions(name))
+
+
+@pytest.fixture(scope="module")
+def world(
+    vllm_python: Path, checkpoint: Path, base: dict[str, Array], process: Any
+) -> Iterator[World]:
+    """`process`, which another module needs, starts at the same time."""
+    config = VllmConfig(
+        python=vllm_python, arguments=("--enforce-eager",), environment=CPU, health_s=0.2
+    )
+    vllm = VllmEngine.open(
+        checkpoint, read_folder(checkpoint), config, dtype="float32", max_batch=4
+    )
+    embedded = EmbeddedEngine.open(checkpoint, dtype="float32", threads=1)
+    embedded.start()
+    try:
+        vllm.start()
+        yield World(vllm, embedded, base)
+    finally:
+        vllm.stop()
+        embedded.stop()
+
+
+def test_both_engines_say_the_same(world: World) -> None:
+    for prompt in ((1, 2, 3), (300, 4, 17, 250), PROMPT):
+        assert world.compare(prompt) == {world.version}
+
+
+def test_scores_are_those_of_the_embedded_engine(world: World) -> None:
+    sequences = [PROMPT, (1, 2), (5, 300, 7, 9, 200)]
+    for ours, theirs in zip(
+        world.vllm.score(sequences), world.embedded.score(sequences), strict=True
+    ):
+        assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < BOUND
+    with pytest.raises(UserError, match="vocabulary"):
+        world.vllm.score([(1, 999)])
+
+
+def test_a_sampled_id_has_the_logprob_with_which_it_was_sampled(world: World) -> None:
+    name = world.name()
+    world.asked.ask(name, PROMPT, 20, temperature=1.0, seed=5)
+    world.asked.wait()
+    ids = world.asked.ids(name)
+    (scores,) = world.embedded.score([(*PROMPT, *ids)])
+    pairs = zip(world.asked.logprobs(name), scores[len(PROMPT) - 1 :], strict=True)
+    assert max(abs(a - b) for a, b in pairs) < BOUND
+    again = world.name()
+    world.asked.ask(again, PROMPT, 20, temperature=1.0, seed=5)
+    world.asked.wait()
+    assert world.asked.ids(again) == ids
+
+
+def test_a_stop_id_ends_a_request_and_is_its_last(world: World) -> None:
+    name, stopped, full = world.name(), world.name(), world.name()
+    world.asked.ask(name, PROMPT, 10)
+    world.asked.wait()
+    ids = world.asked.ids(name)
+    world.asked.ask(stopped, PROMPT, 10, stop_ids=(ids[4],))
+    world.asked.ask(full, (1,) * 500, 100)
+    world.asked.wait()
+    assert world.asked.ids(stopped) == ids[: ids.index(ids[4]) + 1]
+    assert world.asked.last(stopped).finish_reason is FinishReason.STOP
+    assert len(world.asked.ids(full)) == 12
+    assert world.asked.last(full).finish_reason is FinishReason.LENGTH
+
+
+def test_a_request_that_would_kill_vllm_is_an_error_of_its_own(world: World) -> None:
+    name = world.name()
+    world.asked.ask(name, (1, 9999), 5)
+    world.asked.wait()
+    assert "vocabulary" in (world.asked.last(name).error or "")
+    world.compare()
+
+
+def test_this_build_cannot_give_its_tensors_back_and_says_so(world: World) -> None:
+    served = world.vllm.served()
+    assert (world.vllm.way, served.proof) == (Way.DENSE, ByteProof.AS_LOADED)
+    assert root(served.leaves) == state_id(world.tensors)
+
+
+def started(world: World, priority: Priority, tokens: int) -> str:
+    """A request of which the first tokens have come."""
+    name, began = world.name(), threading.Event()
+    world.asked.hooks.append(lambda said, _: began.set() if said == name else None)
+    world.asked.ask(name, PROMPT, tokens, priority=priority)
+    assert began.wait(60)
+    return name
+
+
+def test_running_requests_go_on_and_their_later_tokens_carry_the_new_version(world: World) -> None:
+    names = [started(world, p, 400) for p in (Priority.USER, Priority.ROLLOUT)]
+    before = world.version
+    world.step()
+    world.asked.wait()
+    for name in names:
+        versions = world.asked.versions(name)
+        assert len(versions) == 400
+        assert set(versions) == {before, world.version}, "the swap came while it ran"
+        assert versions == sorted(versions)
+        assert world.asked.last(name).finish_reason is FinishReason.LENGTH
+
+
+def test_a_new_request_sees_nothing_of_the_old_version(world: World) -> None:
+    """Its prompt is in the prefix cache, as the old weights read it."""
+    for _ in range(2):
+        world.compare()
+        world.step()
+        assert world.compare() == {world.version}
+        assert root(world.vllm.served().leaves) == state_id(world.tensors)
+
+
+def test_a_version_without_a_change_gets_its_number(world: World) -> None:
+    world.vllm.swap({}, world.version + 1)
+    world.follow(world.tensors)
+    assert world.compare() == {world.version}
+
+
+def test_a_damaged_patch_is_refused_and_the_old_version_serves(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write: Callable[..., None] = Parcel.__init__
+
+    def spoil(self: Parcel, path: Path, *rest: Any) -> None:
+        write(self, path, *rest)
+        with path.open("r+b") as file:
+            file.seek(-200, 2)
+            byte = file.read(1)
+            file.seek(-200, 2)
+            file.write(bytes([byte[0] ^ 1]))
+
+    after = world.part(stepped(world.tensors, 99))
+    with monkeypatch.context() as patch:
+        patch.setattr(Parcel, "__init__", spoil)
+        with pytest.raises(RefusedWeights, match="is damaged"):
+            world.vllm.swap(after, world.version + 1)
+    assert world.compare() == {world.version}
+    world.step()
+    assert world.compare() == {world.version}
+
+
+@pytest.mark.parametrize("at", ["/pause", "/update_weights", "/finish_weight_update", "/resume"])
+def test_after_a_failure_in_a_swap_the_old_version_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    client = world.vllm._client
+    original, failed = client.post, []
+
+    async def post(path: str, *arguments: Any, **query: Any) -> Any:
+        if path == at and not failed:
+            failed.append(path)
+            if at != "/update_weights":  # it is done, and then nobody hears of it
+                await original(path, *arguments, **query)
+            raise VllmFailed("the line is dead")
+        return await original(path, *arguments, **query)
+
+    monkeypatch.setattr(client, "post", post)
+    running = started(world, Priority.ROLLOUT, 120)
+    with pytest.raises(RefusedWeights, match="the line is dead"):
+        world.vllm.swap(world.part(stepped(world.tensors, 98)), world.version + 1)
+    world.asked.wait()
+    assert len(world.asked.ids(running)) == 120 or world.asked.last(running).error
+    assert world.compare() == {world.version}
+    assert root(world.vllm.served().leaves) == state_id(world.tensors)
+
+
+def test_another_shape_or_name_is_refused(world: World) -> None:
+    norm = world.tensors["model.norm.weight"]
+    for changed in ({"model.norm.weight": norm[:-1]}, {"other": norm}):
+        with pytest.raises(RefusedWeights):
+            world.vllm.swap(changed, world.version + 1)
+    assert world.compare() == {world.version}
+
+
+def test_a_cancelled_request_ends(world: World) -> None:
+    name = started(world, Priority.ROLLOUT, 400)
+    world.vllm.cancel(name)
+    world.asked.wait()
+    assert world.asked.last(name).finish_reason is FinishReason.CANCELLED
+    assert 0 < len(world.asked.ids(name)) < 400
+    world.compare()
+
+
+def test_no_route_is_served_without_the_key(world: World) -> None:
+    server = world.vllm._server
+    assert server.folder.stat().st_mode & 0o777 == 0o700
+    transport = httpx.HTTPTransport(uds=str(server.socket))
+    with httpx.Client(transport=transport, base_url="http://vllm") as stranger:
+        for path in ("/pause", "/collective_rpc", "/update_weights", "/inference/v1/generate"):
+            assert stranger.post(path, json={}).status_code == 401
+        assert stranger.get("/is_paused").status_code == 401
+        key = {"Authorization": f"Bearer {server.key}"}
+        assert stranger.get("/is_paused", headers=key).json() == {"is_paused": False}
