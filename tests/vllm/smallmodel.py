@@ -44,5 +44,9 @@ def stepped(tensors: dict[str, Array], seed: int) -> dict[str, Array]:
     return after
 
 
-CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+CPU = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",  # two would wait for each other, on a busy machine for long
+}
 """Environment of vLLM in these tests."""
