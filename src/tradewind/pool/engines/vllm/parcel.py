@@ -3,10 +3,10 @@
     "TWPARCEL"  length of the header (u64)  header (JSON)  parts, each at a multiple of 64 bytes
 
     header   [{"name", "tag", "shape", "indices": part or null, "values": part}, ...]
-    part     [offset, bytes, BLAKE3]
+    part     [offset, bytes, digest as that of a tensor: so whole tensors are proven by it]
 
 The parcel's digest is that of its header, which holds the digests of all parts, so one pass over
-the file verifies it. Written by the pool, read by vLLM's worker: numpy and BLAKE3 only.
+the file verifies it. Written by the pool, read by vLLM's worker: numpy, BLAKE3 and pydantic only.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import blake3
 import numpy as np
 
+from tradewind.weights.digest import tensor_digest
 from tradewind.weights.tensors import STORAGE, Array, raw
 
 MAGIC = b"TWPARCEL"
@@ -28,7 +29,7 @@ MAX_HEADER = 256 * 2**20
 INDEX = np.dtype("<i4")
 
 Part = tuple[int, int, str]
-"""Offset, bytes, BLAKE3."""
+"""Offset, bytes, digest."""
 
 
 class DamagedParcel(ValueError):
@@ -46,7 +47,7 @@ class Item:
     indices: Array | None
     values: Array
     digest: str = ""
-    """BLAKE3 of `values`, once it has been read."""
+    """Of `values`, once it has been read; a whole tensor's is that of its leaf."""
 
 
 def write(path: Path, items: Iterable[Item]) -> str:
@@ -63,7 +64,7 @@ def write(path: Path, items: Iterable[Item]) -> str:
                     row[key] = None
                     continue
                 data = raw(np.ascontiguousarray(array))
-                row[key] = [offset, data.size, blake3.blake3(data.data).hexdigest()]
+                row[key] = [offset, data.size, tensor_digest(data)]
                 offset += _padded(data.size)
                 parts.append(data)
             rows.append(row)
@@ -107,7 +108,7 @@ def _item(row: dict[str, Any], body: Array) -> Item:
 def _part(name: str, part: Part, body: Array, dtype: np.dtype[Any]) -> tuple[Array, str]:
     offset, size, digest = part
     data = body[offset : offset + size]
-    if data.size != size or blake3.blake3(data.data).hexdigest() != digest:
+    if data.size != size or tensor_digest(data) != digest:
         raise DamagedParcel(f"{name} is damaged")
     return data.view(dtype), digest
 
