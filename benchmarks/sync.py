@@ -1,11 +1,12 @@
-"""The weight stream: over far regions, and to pools that are late.
+"""The weight stream: over far regions, to pools that are late, and what the trainer pays for it.
 
-    python benchmarks/sync.py [--quick] [--json FILE] [--part regions|late] [--weights N] [--lr LR]
+    python benchmarks/sync.py [--quick] [--json FILE] [--part regions|late|trainer]
+                              [--weights N] [--lr LR] [--model FOLDER]
 
-Two parts, `stream/regions.py` and `stream/late.py`; what each does stands at its head. Both train
-the synthetic policy of `stream/policy.py`. `late_join_bytes_over_full` is what a pool that holds
-the base alone fetches through the slowest region's line to reach the newest version, over the bytes
-of a dense copy: smaller is better.
+Three parts, `stream/{regions,late,trainer}.py`; what each does stands at its head. The first two
+train the synthetic policy of `stream/policy.py`, the last one a real model.
+`late_join_bytes_over_full` is what a pool that holds the base alone fetches through the slowest
+region's line to reach the newest version, over the bytes of a dense copy: smaller is better.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
 
 from common.figures import write_figures  # noqa: E402
 from common.machine import versions  # noqa: E402
-from stream import late, regions  # noqa: E402
+from common.model import model_folder  # noqa: E402
+from stream import late, regions, trainer  # noqa: E402
 from stream.policy import Policy, matrices  # noqa: E402
 
 from tradewind.weights.state import State  # noqa: E402
@@ -42,7 +44,14 @@ def run_late(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, float],
     return late.figures_of(rows, about["bytes_full"]), details
 
 
-PARTS = {"regions": run_regions, "late": run_late}
+def run_trainer(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, float], Any]:
+    size = trainer.QUICK if args.quick else trainer.FULL
+    model = model_folder(args.model, args.quick, scratch)
+    lines = trainer.measure(model, size, scratch / "run")
+    return trainer.figures_of(lines), {"size": vars(size), "lines": lines}
+
+
+PARTS = {"regions": run_regions, "late": run_late, "trainer": run_trainer}
 
 
 def main() -> None:
@@ -50,6 +59,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few weights, under a minute")
     parser.add_argument("--json", type=Path, help="write the record here")
     parser.add_argument("--part", choices=PARTS, help="only this one")
+    parser.add_argument("--model", type=Path, help="checkpoint folder (default: the quickstart's)")
     parser.add_argument("--weights", type=int, help="of the synthetic policy")
     parser.add_argument("--lr", type=float, default=1e-6)
     args = parser.parse_args()

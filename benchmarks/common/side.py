@@ -75,13 +75,21 @@ def _short(value: Any) -> str:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The same threads for every side, our benchmark code importable, and nothing from the hub."""
+    """The same threads and memory settings for every side, our benchmark code importable, and
+    nothing from the hub.
+
+    glibc keeps freed tensors, as our launcher has it for its trainer: it is worth a tenth of a step
+    to anybody who allocates activations anew.
+    """
+    from tradewind.run.topology import TRAINER_MEMORY  # a peer's environment has no tradewind
+
     root = BENCHMARKS.parent
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (BENCHMARKS, root / "src", root / "examples"))),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
+        **TRAINER_MEMORY,
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",

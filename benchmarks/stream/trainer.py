@@ -1,7 +1,5 @@
 """The trainer's stall: what a step pays for being published, proven and saved.
 
-    python benchmarks/sync_trainer.py [--quick] [--json FILE] [--model DIR] [--steps N]
-
     closed groups in a ledger ──► the trainer, a process of its own ──► metrics/rl.jsonl
 
 The groups are made up (random ids, mixed rewards), in the shape of the quickstart's: prompts that a
@@ -16,28 +14,19 @@ waited for groups, over the time of the steps, without the first one: smaller is
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
-
-from common.figures import write_figures  # noqa: E402
-from common.machine import versions  # noqa: E402
-from common.model import model_folder  # noqa: E402
-
-from tradewind.algo.advantages import group_mean  # noqa: E402
-from tradewind.ledger.ledger import Ledger  # noqa: E402
-from tradewind.ledger.rollouts import LeaseTerms  # noqa: E402
-from tradewind.types import (  # noqa: E402
+from tradewind.algo.advantages import group_mean
+from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.rollouts import LeaseTerms
+from tradewind.types import (
     Completion,
     Outcome,
     Score,
@@ -48,6 +37,7 @@ from tradewind.types import (  # noqa: E402
     turn_id,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 TERMS = LeaseTerms(ttl_s=1e6, deadline_s=1e6, max_running=10**6)
 TRAINER_S = 3600.0
 """Longest that the trainer may take, in seconds."""
@@ -161,29 +151,3 @@ def figures_of(lines: list[dict[str, Any]]) -> dict[str, float]:
         "publish_seconds_over_step": share("publish") + share("probe") + share("checkpoint"),
         "step_seconds": total / len(counted),
     }
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="a tiny model, under a minute")
-    parser.add_argument("--json", type=Path, help="write the record here")
-    parser.add_argument("--model", type=Path, help="a checkpoint folder")
-    return parser.parse_args()
-
-
-def main() -> None:
-    args = arguments()
-    size = QUICK if args.quick else FULL
-    with tempfile.TemporaryDirectory() as scratch:
-        model = model_folder(args.model, args.quick, Path(scratch))
-        lines = measure(model, size, Path(scratch) / "run")
-    write_figures(
-        args.json,
-        figures_of(lines),
-        versions=versions("torch", "transformers", "numba", "blake3", "obstore"),
-        details={"size": vars(size), "lines": lines},
-    )
-
-
-if __name__ == "__main__":
-    main()
