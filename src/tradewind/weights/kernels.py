@@ -1,4 +1,7 @@
-"""Compiled kernels on disk: thrown away when any source that went into them has changed.
+"""Compiled kernels: how they are compiled, and when those on disk are thrown away.
+
+Kernels are given all their memory and allocate none, so numba need not count references: inside a
+loop each count is a locked instruction, and cost more than the work.
 
 numba keeps what it compiled beside the package and looks at the source of the outermost function
 only. The codec's kernels are inlined from several files, so an upgrade of one of them would go on
@@ -12,6 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from numba import njit
+
+kernel: Any = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+"""Decorates what is called from Python: no allocation, no division by zero."""
+part: Any = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+"""Decorates what kernels are made of."""
 STAMP = "kernels.sha256"
 """Name of the file, beside the compiled code, that says of which sources it was made."""
 

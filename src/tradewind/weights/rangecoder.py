@@ -1,4 +1,4 @@
-"""An entropy coder: a range coder over 32-bit words, and odds that it learns.
+"""An entropy coder for few and large symbols: a range coder over 32-bit words.
 
 Range coding (Martin 1979): the message is a number in [0, 1); each symbol narrows an interval in
 proportion to its probability. `low` and `width` of the interval are 64-bit integers; a word leaves
@@ -10,8 +10,7 @@ already. All is integer arithmetic, so both ends compute the same on every machi
 
 The three numbers are handed in and out, not kept in an object, and the functions are inlined: so
 they stay in registers (a call would cost as much as the symbol). All are compiled by numba, and
-safe on damaged input: a reader that runs out of words reads zeros, and every index is that of a
-word or context that exists.
+safe on damaged input: a reader that runs out of words reads zeros.
 """
 
 from __future__ import annotations
@@ -19,26 +18,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from numba import njit, uint64
+from numba import uint64
+
+from tradewind.weights.kernels import kernel, part
 
 WIDEST = 2**64 - 1
 """Width at the start."""
-ODDS_BITS = 16
-ONE = 1 << ODDS_BITS
-"""Learned odds are in units of 2**-16."""
-FLOOR = 24
-"""No odds are ever closer to 0 or 1 than this: a wrong guess costs 11.4 bits at most."""
-SLOWEST = 254
-"""Samples after which odds stop averaging all of them and begin to forget the oldest."""
-
-RATE = np.array([(1 << 16) * 2 // (2 * n + 3) for n in range(SLOWEST + 1)], np.int64)
-"""How far odds move towards a sample after n of them, in units of 2**-16: with every sample so far
-weighing the same, and one and a half that said nothing (near Krichevsky and Trofimov 1981)."""
-
-Words = npt.NDArray[np.uint32]
-Model = npt.NDArray[np.uint16]
-"""(contexts, 2): the odds of yes in units of 2**-16, and the samples behind them."""
 
 _WORD = uint64(32)
 _FULL = uint64(1 << 32)
@@ -51,7 +36,7 @@ def new_model(contexts: int) -> Model:
     return model
 
 
-@njit(cache=True, nogil=True, inline="always")
+@part
 def narrow(low: Any, width: Any, at: Any, words: Any, start: Any, size: Any, unit: Any) -> Any:
     """Writes the symbol that owns [start, start + size) units of the width."""
     offset = start * unit
@@ -67,7 +52,7 @@ def narrow(low: Any, width: Any, at: Any, words: Any, start: Any, size: Any, uni
     return low, width, at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _carry(words: Any, at: Any) -> None:
     """Adds one to the number that the words before `at` are."""
     j = at
@@ -78,7 +63,7 @@ def _carry(words: Any, at: Any) -> None:
             return
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def finish(low: Any, at: Any, words: Any) -> Any:
     """Writes the last word; returns how many there are. Zeros at the end are left out."""
     top = low + (_FULL - uint64(1))
@@ -91,7 +76,7 @@ def finish(low: Any, at: Any, words: Any) -> Any:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_code(words: Any) -> Any:
     """The `code` of a reader at the first symbol; its `at` is 2."""
     code = uint64(0)
@@ -102,7 +87,7 @@ def first_code(words: Any) -> Any:
     return code
 
 
-@njit(cache=True, nogil=True, inline="always")
+@part
 def pass_(code: Any, width: Any, at: Any, words: Any, start: Any, size: Any, unit: Any) -> Any:
     """Leaves behind the symbol that owns [start, start + size) units of the width."""
     code = code - start * unit
@@ -114,38 +99,3 @@ def pass_(code: Any, width: Any, at: Any, words: Any, start: Any, size: Any, uni
         at += uint64(1)
         width <<= _WORD
     return code, width, at
-
-
-@njit(cache=True, nogil=True, inline="always")
-def learn(model: Any, context: Any, yes: Any) -> None:
-    """The odds of a context move towards what was seen."""
-    seen = model[context, 1]
-    odds = np.int64(model[context, 0])
-    goal = np.int64(ONE - FLOOR) if yes else np.int64(FLOOR)
-    model[context, 0] = odds + ((goal - odds) * RATE[seen] >> np.int64(16))
-    if seen < SLOWEST:
-        model[context, 1] = seen + 1
-
-
-@njit(cache=True, nogil=True, inline="always")
-def put_bit(low: Any, width: Any, at: Any, words: Any, model: Any, context: Any, yes: Any) -> Any:
-    """Writes yes or no at the odds of its context, which learns it."""
-    odds = uint64(model[context, 0])
-    unit = width >> uint64(ODDS_BITS)
-    start = uint64(0) if yes else odds
-    size = odds if yes else uint64(ONE) - odds
-    learn(model, context, yes)
-    return narrow(low, width, at, words, start, size, unit)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def get_bit(code: Any, width: Any, at: Any, words: Any, model: Any, context: Any) -> Any:
-    """(yes or no, code, width, at)."""
-    odds = uint64(model[context, 0])
-    unit = width >> uint64(ODDS_BITS)
-    yes = code < odds * unit
-    start = uint64(0) if yes else odds
-    size = odds if yes else uint64(ONE) - odds
-    learn(model, context, yes)
-    code, width, at = pass_(code, width, at, words, start, size, unit)
-    return yes, code, width, at
