@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tradewind.types import RefusedWeights
-from tradewind.weights import hazard, walk
+from tradewind.weights import hazard, ulps, walk
 from tradewind.weights.codec import CODEC, HEADER_BYTES, Method, decode_piece, encode_piece
 from tradewind.weights.tensors import STORAGE
 
@@ -131,7 +131,7 @@ def test_mapped_and_decoded_tensors_are_not_compiled_for_apart() -> None:
     mapped = np.frombuffer(old.tobytes(), np.uint16)
     for before in (old, mapped):
         assert decoded(encoded(before, new), before) == new.tobytes()
-    for kernel in (walk.survey, walk.encode, walk.decode):
+    for kernel in (walk.survey, walk.encode, walk.decode, ulps.encode, ulps.decode):
         bf16 = [types for types in kernel.signatures if types[0].dtype.name == "uint16"]
         assert len(bf16) == 1, "one compilation for a dtype"
 
@@ -224,6 +224,7 @@ def test_bytes_after_the_payload_are_refused() -> None:
     assert "compressed payload" in refused(piece + b"\0", old)
     piece, old = some_piece()
     assert "do not fill it" in refused(piece + b"\0", old)
+    assert "steps that do not decode" in refused(piece + bytes(4), old), "a word nobody reads"
 
 
 def test_more_changes_than_weights_are_refused_before_memory_is_taken() -> None:

@@ -126,6 +126,7 @@ def encode(old: Any, new: Any, layout: Layout) -> bytes | None:
 
     None if it would not be smaller than the new bytes, or if the update is `CROWDED`.
     """
+    assert old.size < 2**32, "places have 32 bits"
     old, new = _read_only(old), _read_only(new)
     found = np.empty(int(CROWDED * new.size) + STRIDE, np.uint32)
     changes = walk.differing(old, new, found)
@@ -174,7 +175,7 @@ def _steps(
     count, filled = ulps.encode(old, new, arguments, marked, lengths, models, shares, plain)
     words = np.empty(count // 2 + lanes.HEAD + 1, np.uint32)
     begin = lanes.push_all(shares, count, words)
-    return words[begin:], plain.tobytes()[: (filled + 7) // 8]
+    return words[begin:], plain.view(np.uint8)[: (filled + 7) // 8].tobytes()
 
 
 def decode(payload: memoryview, old: Any, out: Any, layout: Layout) -> None:

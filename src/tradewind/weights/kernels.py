@@ -11,16 +11,21 @@ with the old arithmetic: an encoder that writes what nobody can read.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from numba import njit
 
-kernel: Any = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
-"""Decorates what is called from Python: no allocation, no division by zero."""
-part: Any = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
-"""Decorates what kernels are made of."""
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+_Compiler = Callable[[Callable[..., Any]], Any]
+
+kernel: _Compiler = njit(**_OPTIONS)
+"""Decorates what is called from Python. It allocates nothing and never divides by zero."""
+part: _Compiler = njit(**_OPTIONS, forceinline=True)
+"""Decorates what kernels are made of: a call would cost as much as the work."""
+
 STAMP = "kernels.sha256"
 """Name of the file, beside the compiled code, that says of which sources it was made."""
 
@@ -31,7 +36,7 @@ def forget_stale(kernels: tuple[Any, ...], modules: tuple[ModuleType, ...]) -> b
     `kernels` are numba's functions, `modules` those whose sources go into them. Several processes
     may do it at once. Where the folder cannot be written, numba keeps nothing there either.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(Path(__file__).read_bytes())  # the options
     for module in modules:
         assert module.__file__ is not None, "a module of this package"
         digest.update(Path(module.__file__).read_bytes())

@@ -29,13 +29,6 @@ _WORD = uint64(32)
 _FULL = uint64(1 << 32)
 
 
-def new_model(contexts: int) -> Model:
-    """Contexts that know nothing: even odds."""
-    model = np.zeros((contexts, 2), np.uint16)
-    model[:, 0] = ONE // 2
-    return model
-
-
 @part
 def narrow(low: Any, width: Any, at: Any, words: Any, start: Any, size: Any, unit: Any) -> Any:
     """Writes the symbol that owns [start, start + size) units of the width."""

@@ -174,7 +174,7 @@ def _below(level: Any, length: Any, above: Any, nibble: Any) -> Any:
 @kernel
 def decode(
     old: Any, out: Any, layout: Any, marked: Any, lengths: Any, models: Any, words: Any, plain: Any
-) -> bool:
+) -> Any:
     """Writes the new items of all that are marked and change into `out`, which may be `old` itself;
     False for damaged streams. `marked` is reordered, `lengths` is scratch, and `plain` has a word
     more than it is filled.

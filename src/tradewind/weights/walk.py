@@ -41,7 +41,7 @@ LONGEST = 64
 
 
 @kernel
-def differing(old: Any, new: Any, found: Any) -> int:
+def differing(old: Any, new: Any, found: Any) -> Any:
     """Lists the weights that change; returns how many do, or -1 if `found` has no room for them and
     a stride.
     """
@@ -93,7 +93,7 @@ def _hazard(old: Any, hazards: Any, layout: Any, i: Any) -> Any:
 
 
 @kernel
-def keep_struck(old: Any, layout: Any, hazards: Any, changed: Any) -> int:
+def keep_struck(old: Any, layout: Any, hazards: Any, changed: Any) -> Any:
     """Moves the changed weights that have no flag to the front of their list; returns how many."""
     count = uint64(0)
     for k in range(uint64(changed.size)):
@@ -148,9 +148,7 @@ def _put_gap(low: Any, width: Any, at: Any, words: Any, so_far: Any, hazard: Any
 
 
 @kernel
-def encode(
-    old: Any, layout: Any, hazards: Any, struck: Any, gaps: Any, marked: Any
-) -> tuple[int, int]:
+def encode(old: Any, layout: Any, hazards: Any, struck: Any, gaps: Any, marked: Any) -> Any:
     """Lists the marked weights and writes the gaps between the struck ones; returns how many are
     listed and the words of gaps, or (-1, -1) if these grow larger than their room.
     """
@@ -236,7 +234,7 @@ def _ahead(old: Any, layout: Any, hazards: Any, marked: Any, count: Any, i: Any,
 
 
 @kernel
-def decode(old: Any, layout: Any, hazards: Any, gaps: Any, struck: Any, marked: Any) -> int:
+def decode(old: Any, layout: Any, hazards: Any, gaps: Any, struck: Any, marked: Any) -> Any:
     """Lists the marked weights, in whose list there must be room for a stride more; returns how
     many there are, or -1 for a damaged stream.
     """
