@@ -30,7 +30,7 @@ from tradewind.types.errors import RefusedWeights
 from tradewind.weights import hazard
 from tradewind.weights.tensors import STORAGE, Array, Bytes, raw
 
-CODEC = 3
+CODEC = 4
 HEADER_BYTES = 2
 PIECE_BYTES = 2**24
 """Raw: large enough that what a piece learns of its tensor costs nothing, small enough that a
@@ -89,10 +89,9 @@ def decode_piece(piece: memoryview, old: Array, out: Array, tag: str) -> None:
             f"a piece was coded by another codec than {CODEC}", value=codec, fix="update this pool"
         )
     if method == Method.HAZARD:
-        index, bits = _changes(payload, old, tag)
         if not np.may_share_memory(out, old):
             out[:] = old
-        _bits(out)[index] = bits
+        _change(payload, old, out, tag)
     elif method == Method.RAW:
         if len(payload) != out.nbytes:
             _refuse(f"a raw piece holds {len(payload)} bytes, not {out.nbytes}", None)
@@ -106,12 +105,12 @@ def decode_piece(piece: memoryview, old: Array, out: Array, tag: str) -> None:
         _refuse("a piece has an unknown method", method)
 
 
-def _changes(payload: memoryview, old: Array, tag: str) -> tuple[Array, Array]:
+def _change(payload: memoryview, old: Array, out: Array, tag: str) -> None:
     layout = hazard.LAYOUTS.get(tag)
     if layout is None:
         _refuse("a piece has a method that its dtype has not", tag)
     try:
-        return hazard.decode(payload, _bits(old), layout)
+        hazard.decode(payload, _bits(old), _bits(out), layout)
     except hazard.DamagedError as error:
         _refuse("a list of changes is damaged", str(error))
 

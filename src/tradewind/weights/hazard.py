@@ -17,12 +17,12 @@ costs 0.03 bits a change). The receiver reads how many windows were survived and
 one the change lies, then walks its own old weights and adds hazards until it is there: one addition
 a weight, and no memory but the weights.
 
-Exponents whose rate exceeds `FLAGGED` are not walked over: each of their weights has a flag. Gaps
-between changes lie in one stream, flags and new values in another, for a gap is read before and
-left behind after the flags that lie in it.
+Exponents whose rate exceeds `FLAGGED` are not walked over: each of their weights is marked, as each
+weight is that was struck. Marked weights are listed first; then their steps are read in a loop that
+has no walk in it, and of which 0 is one (see `ulps`).
 
-    payload = varints: first exponent, exponents, walked to, changed, words of gaps
-              | a rate byte for each exponent | gaps: words | steps: words
+    payload = varints: first exponent, exponents, struck, marked, words of gaps, plain bytes
+              | a rate byte for each exponent | gaps: words | plain bits: bytes | symbols: words
 
 Where the size comes to lie above the entropy given the exponents is measured in
 `benchmarks/codec.py`. Why exponents: Tradewind's own measurement; published formats code positions
@@ -39,19 +39,27 @@ import numpy as np
 import numpy.typing as npt
 from numba import uint64
 
-from tradewind.weights import entropy, ulps, walk
-from tradewind.weights.entropy import new_model
+from tradewind.weights import alphabet, lanes, rangecoder, ulps, walk
 from tradewind.weights.kernels import forget_stale
-from tradewind.weights.walk import CONTEXTS, FLAG, LONGEST, WINDOW
-from tradewind.weights.walk import decode as _decode
-from tradewind.weights.walk import encode as _encode
-from tradewind.weights.walk import survey as _survey
+from tradewind.weights.walk import FLAG, LONGEST, STRIDE, WINDOW
 
-forget_stale((_survey, _encode, _decode), (entropy, ulps, walk))  # before any of them is called
+KERNELS = (
+    walk.differing,
+    walk.survey,
+    walk.keep_struck,
+    walk.encode,
+    walk.decode,
+    ulps.encode,
+    ulps.decode,
+    lanes.push_all,
+    alphabet.spread_all,
+)
+"""All that is called from here."""
+forget_stale(KERNELS, (alphabet, lanes, rangecoder, ulps, walk))  # before any of them is called
 
-FLAGGED = 0.25
-"""Rates above it are coded by a flag at each weight: there a change often lies on the border of two
-windows, of which only one can name it."""
+FLAGGED = 1 / 8
+"""Rates above it are coded by a flag at each weight: a walk to the next change takes as long as so
+many flags. And a change often lies on the border of two windows, of which only one can name it."""
 
 CROWDED = 0.25
 """Share of changed items above which this is no sparse update: the walk would take seconds for what
@@ -64,8 +72,8 @@ _FRACTIONS = (65536, 71468, 77936, 84990, 92682, 101070, 110218, 120194)
 """2**(k/8) in units of 2**-16; integers, so that all machines agree."""
 
 
-def _hazards() -> npt.NDArray[np.uint64]:
-    table = np.full(256, FLAG, np.uint64)
+def _hazards() -> npt.NDArray[np.uint32]:
+    table = np.full(256, FLAG, np.uint32)
     table[0] = 0
     for byte in range(1, RATES):
         octave, k = divmod(byte - 1, OCTAVE)
@@ -118,60 +126,93 @@ def encode(old: Any, new: Any, layout: Layout) -> bytes | None:
 
     None if it would not be smaller than the new bytes, or if the update is `CROWDED`.
     """
+    assert old.size < 2**32, "places have 32 bits"
     old, new = _read_only(old), _read_only(new)
-    count, hit = np.zeros((2, 256), np.int64)
-    _survey(old, new, uint64(layout.shift), uint64(layout.mask), count, hit)
-    if int(hit.sum()) > CROWDED * new.size:
+    found = np.empty(int(CROWDED * new.size) + STRIDE, np.uint32)
+    changes = walk.differing(old, new, found)
+    if changes < 0:
         return None
-    rates = np.zeros(256, np.uint8)
-    for e in np.flatnonzero(hit):
-        rates[e] = _rate(int(hit[e]), int(count[e]))
-    room = new.nbytes // 4 + 2 * LONGEST
-    gaps, steps = np.empty(room, np.uint32), np.empty(room, np.uint32)
-    words = _encode(
-        old, new, _arguments(old, layout), HAZARDS[rates], new_model(CONTEXTS), gaps, steps
-    )
-    if words[0] < 0:
+    arguments, changed = _arguments(old, layout), found[:changes]
+    rates = _rates(old, changed, layout)
+    hazards = HAZARDS[rates]
+    struck = changed[: walk.keep_struck(old, arguments, hazards, changed)]
+    gaps = np.empty(new.nbytes // 4 + 2 * LONGEST, np.uint32)
+    marked = np.empty(old.size + STRIDE, np.uint32)
+    marks, gap_words = walk.encode(old, arguments, hazards, struck, gaps, marked)
+    if marks < 0:
         return None
+    words, plain = _steps(old, new, arguments, marked[:marks], changes, rates)
     used = np.flatnonzero(rates)
     first, end = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
-    struck = int(hit[(rates > 0) & (rates < RATES)].sum())
-    head = _varints(first, end - first, struck, int(hit.sum()), words[0])
+    head = _varints(first, end - first, struck.size, marks, gap_words, len(plain))
     payload = b"".join(
-        (head, rates[first:end].tobytes(), gaps[: words[0]].tobytes(), steps[: words[1]].tobytes())
+        (head, rates[first:end].tobytes(), gaps[:gap_words].tobytes(), plain, words.tobytes())
     )
     return payload if len(payload) < new.nbytes else None
 
 
-def decode(payload: memoryview, old: Any, layout: Layout) -> tuple[Any, Any]:
-    """The changes: ascending flat indices (int64) and the new bits there.
+def _rates(old: Any, changed: Any, layout: Layout) -> npt.NDArray[np.uint8]:
+    """The rate byte of each exponent."""
+    count, hit = np.zeros((2, 256), np.int64)
+    walk.survey(old, changed, uint64(layout.shift), uint64(layout.mask), count, hit)
+    rates = np.zeros(256, np.uint8)
+    for e in np.flatnonzero(hit):
+        rates[e] = _rate(int(hit[e]), int(count[e]))
+    return rates
 
-    Raises DamagedError for a payload that is not well formed; never reads or allocates more than
-    `old` and the payload account for.
+
+def _steps(
+    old: Any, new: Any, arguments: tuple[Any, ...], marked: Any, changes: int, rates: Any
+) -> tuple[npt.NDArray[np.uint32], bytes]:
+    """Words of symbols and bytes of plain bits for the marked weights."""
+    if marked.size == 0:
+        return np.empty(0, np.uint32), b""
+    bits = 8 * old.itemsize
+    shares = np.empty(marked.size + ulps.MOST_SHARES * changes, np.uint32)
+    plain = np.zeros(changes * bits // 32 + 2, np.uint32)
+    models = ulps.new_models(rates == RATES, bits)
+    lengths = np.empty(marked.size, np.uint8)
+    count, filled = ulps.encode(old, new, arguments, marked, lengths, models, shares, plain)
+    words = np.empty(count // 2 + lanes.HEAD + 1, np.uint32)
+    begin = lanes.push_all(shares, count, words)
+    return words[begin:], plain.view(np.uint8)[: (filled + 7) // 8].tobytes()
+
+
+def decode(payload: memoryview, old: Any, out: Any, layout: Layout) -> None:
+    """Writes the changed items into `out`, which holds the old ones or is `old` itself.
+
+    Raises DamagedError for a payload that is not well formed, when `out` is undefined; never reads
+    or allocates more than `old` and the payload account for.
     """
-    (first, length, struck, changed, gap_words), at = _read_varints(payload, 5)
+    (first, length, struck, marks, gap_words, plain_bytes), at = _read_varints(payload, 6)
     body = payload[at:]
-    if first + length > 256 or changed > old.size or struck > changed:
+    if first + length > 256 or marks > old.size or struck > marks:
         raise DamagedError("counts that cannot be")
-    if len(body) < length + 4 * gap_words or (len(body) - length) % 4:
+    left = len(body) - length - 4 * gap_words - plain_bytes
+    if left < 0 or left % 4:
         raise DamagedError("streams that do not fill it")
-    old = _read_only(old)
+    old, arguments = _read_only(old), _arguments(old, layout)
     rates = np.zeros(256, np.uint8)
     rates[first : first + length] = np.frombuffer(body[:length], np.uint8)
-    words = np.frombuffer(bytes(body[length:]), "<u4")
-    index, bits = np.empty(changed, np.int64), np.empty(changed, old.dtype)
-    found = _decode(
-        old,
-        _arguments(old, layout),
-        HAZARDS[rates],
-        new_model(CONTEXTS),
-        (words[:gap_words], words[gap_words:]),
-        struck,
-        (index, bits),
-    )
-    if found != changed:
-        raise DamagedError("streams that do not decode")
-    return index, bits
+    gaps, plain, words = _words(body[length:], 4 * gap_words, plain_bytes)
+    marked = np.empty(marks + STRIDE, np.uint32)
+    if walk.decode(old, arguments, HAZARDS[rates], gaps, struck, marked) != marks:
+        raise DamagedError("gaps that do not decode")
+    if marks == 0 and words.size == 0:
+        return
+    models = ulps.new_models(rates == RATES, 8 * old.itemsize)
+    lengths = np.empty(marks, np.uint8)
+    if not ulps.decode(old, out, arguments, marked[:marks], lengths, models, words, plain):
+        raise DamagedError("steps that do not decode")
+
+
+def _words(body: memoryview, gap_bytes: int, plain_bytes: int) -> tuple[Any, Any, Any]:
+    """The three streams as words; two words of zeros more for the plain one."""
+    after = gap_bytes + plain_bytes
+    plain = np.zeros(plain_bytes // 4 + 2, np.uint32)
+    plain.view(np.uint8)[:plain_bytes] = np.frombuffer(body[gap_bytes:after], np.uint8)
+    gaps, symbols = bytes(body[:gap_bytes]), bytes(body[after:])
+    return np.frombuffer(gaps, "<u4"), plain, np.frombuffer(symbols, "<u4")
 
 
 def compile_ahead() -> None:
@@ -184,7 +225,7 @@ def compile_ahead() -> None:
     new[7] += 1
     payload = encode(old, new, LAYOUTS["BF16"])
     assert payload is not None, "one change of 64 is sparse"
-    decode(memoryview(payload), old, LAYOUTS["BF16"])
+    decode(memoryview(payload), old, new, LAYOUTS["BF16"])
 
 
 def _read_only(items: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A changed item as a step on the line of all bit patterns, coded by an adaptive entropy coder.
+"""The steps of marked items, each on the line of all bit patterns, as symbols and plain bits.
 
     ... -inf ... -1.0 ... -0 | 0 ... 1.0 ... inf ... NaNs          place: ..., -2, -1 | 0, 1, 2, ...
 
@@ -6,172 +6,209 @@ Floats are sign and magnitude; counted from zero outwards on both sides they bec
 one ulp is one place. Every pattern has its place, so NaN payloads, infinities and signed zeros
 come back. Steps wrap around at the ends of the line; integers are their own place.
 
-Nine steps of ten are one ulp: "up by one, down by one, farther" is one symbol, at odds learned for
-each exponent. What is farther follows as bit length, bits and sign.
+Two passes over one stream of symbols (`lanes`) and one of plain bits:
+
+    1  every marked item    the bit length of its step, given its old exponent: 0 stays as it is,
+                            1 is one ulp (nine of ten), 2 is two or three, ...
+    2  every changed item   up to three nibbles below the leading bit of the size, given the length
+                            and the nibbles before; what is below those is plain, and so is the sign
+
+A weight that was zero moves by the learning rate or a little less: there the nibbles repeat, and
+the last bits are noise.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
 
-from tradewind.weights.entropy import (
-    ODDS_BITS,
-    ONE,
-    get_bit,
-    learn,
-    narrow,
-    pass_,
-    put_bit,
-)
+from tradewind.weights.alphabet import SEEN, Model, find, learn, new_model
+from tradewind.weights.kernels import kernel, part
+from tradewind.weights.lanes import exhausted, open_lanes, pop, slot_of
 
-LENGTHS = 34
-"""Contexts of a size, a row for each exponent: by one or farther, then its bit length."""
-DEPTH = 10
-"""Bits below the leading one of a far step that are coded at learned odds. A weight that was zero
-moves by the learning rate or a little less, so these bits repeat; the last ones are noise."""
-NODES = 1 << DEPTH
-TREES = 256 * LENGTHS
-"""First of the contexts of those bits: a binary tree for each bit length, as in LZMA."""
-CONTEXTS = TREES + LENGTHS * NODES
-"""Contexts that steps need, of a model whose first ones these are."""
-PLAIN = 16
-"""Most bits that are written at once."""
+NIBBLE = 4
+LENGTHS = 33
+"""Bit lengths of sizes, for items of up to 4 bytes."""
+SECOND = LENGTHS
+"""Contexts of the first nibble are the lengths; from here on, those of the second: (length, first
+nibble)."""
+THIRD = SECOND + LENGTHS * 16
+"""From here on, those of the third nibble: (first nibble, second nibble)."""
+MOST_SHARES = 3
+"""Symbols that the second pass needs for one item at most."""
 
 
-@njit(cache=True, nogil=True, inline="always")
-def place_of(bits: Any, half: Any) -> Any:
+@cache
+def _nibbles() -> Model:
+    """Each context as if it had seen one sample, spread over the nibbles that it can have."""
+    prior = np.ones((THIRD + 256, 16), np.uint16)
+    for length in range(1, LENGTHS):
+        for first, rows, above in ((length, 1, 1), (SECOND + 16 * length, 16, 1 + NIBBLE)):
+            own = 1 << min(max(length - above, 0), NIBBLE)
+            prior[first : first + rows, :own] = SEEN // own
+            prior[first : first + rows, own:] = 0
+    return new_model(prior)
+
+
+_FALLING = np.maximum(SEEN >> np.arange(LENGTHS), 1).astype(np.uint16)
+
+
+def new_models(may_stay: Any, bits: int) -> tuple[Model, Model]:
+    """Models of lengths and of nibbles that know nothing, for items of so many bits.
+
+    `may_stay` (256,) says of which old exponents marked items may stay as they are.
+    """
+    rows = may_stay.astype(np.int64)
+    shares, counts, left = _lengths(bits)
+    lengths = shares[rows], counts[rows], left[rows]
+    shares, counts, left = _nibbles()
+    return lengths, (shares.copy(), counts.copy(), left.copy())
+
+
+@cache
+def _lengths(bits: int) -> Model:
+    """A context of items that must change, and one of those that may stay."""
+    prior = np.zeros((2, bits + 1), np.uint16)
+    prior[1, 0] = SEEN
+    prior[:, 1:] = _FALLING[:bits]
+    return new_model(prior)
+
+
+@part
+def _place(bits: Any, half: Any) -> Any:
     """Place on the line; `half` is 2**(bits - 1), or 0 for integers, which are their own place."""
     x = np.int64(bits)
     return x if x < half or half == 0 else half - np.int64(1) - x
 
 
-@njit(cache=True, nogil=True, inline="always")
-def bits_at(place: Any, half: Any) -> Any:
-    """The inverse of `place_of`; what exceeds the item is cut off when it is stored."""
+@part
+def _bits_at(place: Any, half: Any) -> Any:
+    """The inverse of `_place`; what exceeds the item is cut off when it is stored."""
     return place if place >= 0 or half == 0 else half - np.int64(1) - place
 
 
-@njit(cache=True, nogil=True, inline="always")
-def wrapped(x: Any, size: Any) -> Any:
-    """x modulo 2**size, as a signed number."""
-    return (x << (np.int64(64) - size)) >> (np.int64(64) - size)
+@part
+def _wrapped(x: Any, bits: Any) -> Any:
+    """x modulo 2**bits, as a signed number."""
+    return (x << (np.int64(64) - bits)) >> (np.int64(64) - bits)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _put_size(
-    low: Any, width: Any, at: Any, words: Any, model: Any, length: Any, size: Any, sign: Any
+@part
+def _step(old: Any, new: Any, half: Any, bits: Any) -> Any:
+    """(size, its bit length, 1 if it goes down)."""
+    step = _wrapped(_place(new, half) - _place(old, half), bits)
+    size = uint64(-step if step < 0 else step)
+    length = uint64(0)
+    while size >> length > uint64(0):
+        length += uint64(1)
+    return size, length, uint64(step < 0)
+
+
+@part
+def _note(model: Any, context: Any, symbol: Any) -> Any:
+    """The share of a symbol, which is then learned."""
+    share = model[0][context, symbol]
+    learn(model, context, symbol)
+    return share
+
+
+@part
+def _read(model: Any, context: Any, x: Any, y: Any, at: Any, words: Any) -> Any:
+    """(symbol, x, y, at): the next symbol, which is then learned."""
+    symbol = find(model, context, slot_of(x))
+    x, y, at = pop(x, y, at, words, uint64(model[0][context, symbol]))
+    learn(model, context, symbol)
+    return symbol, x, y, at
+
+
+@kernel
+def encode(
+    old: Any, new: Any, layout: Any, marked: Any, lengths: Any, models: Any, shares: Any, plain: Any
 ) -> Any:
-    """The bits of `size` below its leading one, and the sign."""
-    left = length - uint64(1)
-    node = uint64(1)
-    tree = uint64(TREES) + length * uint64(NODES)
-    while left > uint64(0) and node < uint64(NODES):
-        left -= uint64(1)
-        bit = (size >> left) & uint64(1)
-        low, width, at = put_bit(low, width, at, words, model, tree + node, bit != uint64(0))
-        node = (node << uint64(1)) | bit
-    tail = ((size & ((uint64(1) << left) - uint64(1))) << uint64(1)) | sign
-    left += uint64(1)
-    if left > uint64(PLAIN):
-        left -= uint64(PLAIN)
-        top = tail >> uint64(PLAIN)
-        low, width, at = narrow(low, width, at, words, top, uint64(1), width >> left)
-        left = uint64(PLAIN)
-    rest = tail & ((uint64(1) << left) - uint64(1))
-    return narrow(low, width, at, words, rest, uint64(1), width >> left)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _get_size(code: Any, width: Any, at: Any, words: Any, model: Any, length: Any) -> Any:
-    """(size, sign, code, width, at): the inverse of `_put_size`."""
-    left = length - uint64(1)
-    node, size = uint64(1), uint64(1)
-    tree = uint64(TREES) + length * uint64(NODES)
-    while left > uint64(0) and node < uint64(NODES):
-        left -= uint64(1)
-        yes, code, width, at = get_bit(code, width, at, words, model, tree + node)
-        node = (node << uint64(1)) | uint64(yes)
-        size = (size << uint64(1)) | uint64(yes)
-    left += uint64(1)
-    if left > uint64(PLAIN):
-        left -= uint64(PLAIN)
-        unit = width >> left
-        top = min(code // unit, (uint64(1) << left) - uint64(1))
-        code, width, at = pass_(code, width, at, words, top, uint64(1), unit)
-        size = (size << left) | top
-        left = uint64(PLAIN)
-    unit = width >> left
-    rest = min(code // unit, (uint64(1) << left) - uint64(1))
-    code, width, at = pass_(code, width, at, words, rest, uint64(1), unit)
-    size = (size << left) | rest
-    return size >> uint64(1), size & uint64(1), code, width, at
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _put_far(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step: Any) -> Any:
-    """A step of two or more: the bit length of its size (unary, at odds learned for e), the bits
-    below the leading one (the first `DEPTH` at odds learned for the length), the sign.
+    """Notes the shares of all symbols and fills the plain bits, words of zeros before; returns how
+    many there are of both. The changed ones of `marked` end up in front; `lengths` is scratch.
     """
-    size = -step if step < 0 else step
-    length = uint64(2)
-    context = e * uint64(LENGTHS) + uint64(2)
-    while size >> np.int64(length) > 0:
-        low, width, at = put_bit(low, width, at, words, model, context, True)
-        length += uint64(1)
-        context += uint64(1)
-    low, width, at = put_bit(low, width, at, words, model, context, False)
-    return _put_size(low, width, at, words, model, length, uint64(size), uint64(step < 0))
+    shift, mask, half, bits = layout
+    changed = uint64(0)
+    for k in range(uint64(marked.size)):
+        i = uint64(marked[k])
+        _, length, _ = _step(old[i], new[i], half, bits)
+        shares[k] = _note(models[0], (uint64(old[i]) >> shift) & mask, length)
+        marked[changed], lengths[changed] = i, length
+        changed += uint64(length > uint64(0))
+    count, at = uint64(marked.size), uint64(0)
+    for k in range(changed):
+        i, length = uint64(marked[k]), uint64(lengths[k])
+        step = _wrapped(_place(new[i], half) - _place(old[i], half), bits)
+        size = uint64(-step if step < 0 else step)
+        left, context, above = length - uint64(1), length, uint64(0)
+        for level in range(3):
+            if left == uint64(0):
+                break
+            take = min(left, uint64(NIBBLE))
+            left -= take
+            nibble = (size >> left) & ((uint64(1) << take) - uint64(1))
+            shares[count] = _note(models[1], context, nibble)
+            count += uint64(1)
+            context, above = _below(level, length, above, nibble)
+        rest = (size & ((uint64(1) << left) - uint64(1))) << uint64(1) | uint64(step < 0)
+        rest <<= at & uint64(31)
+        plain[at >> uint64(5)] |= np.uint32(rest)
+        plain[(at >> uint64(5)) + uint64(1)] |= np.uint32(rest >> uint64(32))
+        at += left + uint64(1)
+    return np.int64(count), np.int64(at)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _get_far(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bits: Any) -> Any:
-    """(the step that `_put_far` wrote, code, width, at); 0 if the stream is damaged."""
-    length = uint64(2)
-    context = e * uint64(LENGTHS) + uint64(2)
-    while True:
-        longer, code, width, at = get_bit(code, width, at, words, model, context)
-        if not longer:
-            break
-        length += uint64(1)
-        context += uint64(1)
-        if length > uint64(bits):
-            return np.int64(0), code, width, at
-    size, sign, code, width, at = _get_size(code, width, at, words, model, length)
-    return -np.int64(size) if sign else np.int64(size), code, width, at
+@part
+def _below(level: Any, length: Any, above: Any, nibble: Any) -> Any:
+    """(context of the next nibble, nibbles so far) after one of the given level, from 0."""
+    above = above << uint64(NIBBLE) | nibble
+    if level == 0:
+        return uint64(SECOND) + length * uint64(16) + nibble, above
+    return uint64(THIRD) + (above & uint64(255)), above
 
 
-@njit(cache=True, nogil=True, inline="always")
-def put_step(low: Any, width: Any, at: Any, words: Any, model: Any, e: Any, step: Any) -> Any:
-    """One symbol for up by one, down by one, or farther; the odds of "by one" are learned for e."""
-    near = step == 1 or step == -1
-    context = e * uint64(LENGTHS)
-    half = uint64(model[context, 0]) >> uint64(1)
-    unit = width >> uint64(ODDS_BITS)
-    learn(model, context, near)
-    if near:
-        start = uint64(0) if step > 0 else half
-        return narrow(low, width, at, words, start, half, unit)
-    both = half << uint64(1)
-    low, width, at = narrow(low, width, at, words, both, uint64(ONE) - both, unit)
-    return _put_far(low, width, at, words, model, e, step)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def get_step(code: Any, width: Any, at: Any, words: Any, model: Any, e: Any, bits: Any) -> Any:
-    """(the step that `put_step` wrote, code, width, at); 0 if the stream is damaged."""
-    context = e * uint64(LENGTHS)
-    half = uint64(model[context, 0]) >> uint64(1)
-    unit = width >> uint64(ODDS_BITS)
-    both = half << uint64(1)
-    near = code < both * unit
-    learn(model, context, near)
-    if near:
-        down = code >= half * unit
-        start = half if down else uint64(0)
-        code, width, at = pass_(code, width, at, words, start, half, unit)
-        return np.int64(-1) if down else np.int64(1), code, width, at
-    code, width, at = pass_(code, width, at, words, both, uint64(ONE) - both, unit)
-    return _get_far(code, width, at, words, model, e, bits)
+@kernel
+def decode(
+    old: Any, out: Any, layout: Any, marked: Any, lengths: Any, models: Any, words: Any, plain: Any
+) -> Any:
+    """Writes the new items of all that are marked and change into `out`, which may be `old` itself;
+    False for damaged streams. `marked` is reordered, `lengths` is scratch, and `plain` has a word
+    more than it is filled.
+    """
+    shift, mask, half, bits = layout
+    x, y, at = open_lanes(words)
+    changed = uint64(0)
+    for k in range(uint64(marked.size)):
+        i = uint64(marked[k])
+        context = (uint64(old[i]) >> shift) & mask
+        length, x, y, at = _read(models[0], context, x, y, at, words)
+        marked[changed], lengths[changed] = i, length
+        changed += uint64(length > uint64(0))
+    bit, last = uint64(0), uint64(32) * uint64(plain.size - 1)
+    for k in range(changed):
+        i, length = uint64(marked[k]), uint64(lengths[k])
+        left, context, above, size = length - uint64(1), length, uint64(0), uint64(1)
+        for level in range(3):
+            if left == uint64(0):
+                break
+            take = min(left, uint64(NIBBLE))
+            left -= take
+            nibble, x, y, at = _read(models[1], context, x, y, at, words)
+            size = size << take | nibble
+            context, above = _below(level, length, above, nibble)
+        if bit >= last:
+            return False
+        word = bit >> uint64(5)
+        rest = uint64(plain[word]) | uint64(plain[word + uint64(1)]) << uint64(32)
+        rest >>= bit & uint64(31)
+        bit += left + uint64(1)
+        size = size << left | ((rest >> uint64(1)) & ((uint64(1) << left) - uint64(1)))
+        step = np.int64(size)
+        if rest & uint64(1):
+            step = -step
+        out[i] = _bits_at(_wrapped(_place(old[i], half) + step, bits), half)
+    return exhausted(x, y, at, words)
