@@ -1,15 +1,15 @@
 """Our side, in one of its two modes.
 
-    python -m grpo.our_side PLAN sync
-
-        one process   sample all ──► grade ──► step ──► weights as bits ──► engine.swap ──► again
-
-    python -m grpo.our_side PLAN async
+    python -m grpo.our_side PLAN sync|async
 
         sampler       engine decodes batch k+1, k+2 ◄── stage, verify, swap ◄── bucket
                           │ graded samples (JSON lines)                           ▲
                           ▼                                                       │
         trainer       step k ──► publish version k+1 (delta, verified state id) ──┘
+
+Two processes, as in a run: a process that both trained and decoded would have two pools of OpenMP
+threads, whose barriers sleep once they are more than the cores. Synchronous means that batch k is
+sampled by version k, asynchronous that it may be by version k - `LAG`.
 
 Reports one `step` event a step. A step's seconds run from the end of the step before it; they
 include grading and handing the weights over.
@@ -33,7 +33,7 @@ from common.side import report
 from pydantic import TypeAdapter
 
 from grpo.plan import Plan
-from grpo.sampling import Sampling, open_engine, seconds_since
+from grpo.sampling import seconds_since
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.learner import Learner
 from tradewind.trainer.step import Trainer
@@ -43,7 +43,6 @@ from tradewind.weights.publish import Publisher
 
 LAG = 1
 """Asynchronous: how many versions the sampler may run ahead of the step being trained."""
-MAX_STALENESS = 2
 RUN_ID = "grpo-vs-trl"
 SAMPLES = TypeAdapter(list[Sample])
 
@@ -61,46 +60,16 @@ def open_trainer(plan: Plan, max_staleness: int) -> Trainer:
     return Trainer(Learner.open(Path(plan.model), config), config)
 
 
-def synchronous(plan: Plan) -> None:
-    """Sample, step, swap, in turn."""
-    engine = open_engine(plan, steps_in_flight=1)
-    sampling, trainer = Sampling(plan, engine), open_trainer(plan, max_staleness=0)
-    report("start", rss_mb=peak_rss_mb())
-    ended = time.perf_counter()
-    for step in range(plan.steps):
-        begun, cpu = ended, time.process_time()
-        sampling.submit(step)
-        batch = sampling.take(step)
-        generate_s = seconds_since(begun)
-        metrics = trainer.step(batch.samples, version=step, number=step)
-        stepped = time.perf_counter()
-        engine.swap(trainer.learner.weights(), step + 1)
-        ended = time.perf_counter()
-        report(
-            "step",
-            step=step,
-            seconds=ended - begun,
-            generate_s=generate_s,
-            cpu_s=time.process_time() - cpu,
-            hand_over_s=ended - stepped,
-            reward=batch.reward,
-            tokens=batch.tokens,
-            mismatch_k3=metrics.get("trainer/ratio/mismatch_k3", 0.0),
-        )
-    engine.stop()
-    report("end", peak_rss_mb=peak_rss_mb())
-
-
-def asynchronous(plan: Plan, plan_file: str) -> None:
-    """This process trains; a second one samples."""
+def run(plan: Plan, plan_file: str, lag: int) -> None:
+    """This process trains; a second one samples, up to `lag` versions ahead of it."""
     with tempfile.TemporaryDirectory() as folder:
         bucket = Bucket.open(Path(folder).as_uri())
         publisher = Publisher(bucket, RUN_ID, threads=plan.threads)
-        trainer = open_trainer(plan, MAX_STALENESS)
+        trainer = open_trainer(plan, max_staleness=2 * lag)
         weights = trainer.learner.weights()
         version = publisher.publish(0, None, {}, weights, "base")
         publisher.announce(version)
-        sampler = _Sampler(plan_file, bucket.url)
+        sampler = _Sampler(plan_file, bucket.url, lag)
         report("start", rss_mb=peak_rss_mb())
         ended = time.perf_counter()
         for step in range(plan.steps):
@@ -119,7 +88,7 @@ def asynchronous(plan: Plan, plan_file: str) -> None:
                 "step",
                 step=step,
                 seconds=ended - begun,
-                waited_s=waited,
+                **({"waited_s": waited} if lag else {"generate_s": waited}),
                 hand_over_s=ended - stepped,
                 reward=batch["reward"],
                 tokens=batch["tokens"],
@@ -134,8 +103,8 @@ def asynchronous(plan: Plan, plan_file: str) -> None:
 class _Sampler:
     """The other process, seen from the trainer: JSON lines both ways."""
 
-    def __init__(self, plan_file: str, bucket_url: str) -> None:
-        command = [sys.executable, "-m", "grpo.sampler", plan_file, bucket_url]
+    def __init__(self, plan_file: str, bucket_url: str, lag: int) -> None:
+        command = [sys.executable, "-m", "grpo.sampler", plan_file, bucket_url, str(lag)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -173,11 +142,9 @@ def main() -> None:
     plan = Plan.read(Path(plan_file))
     torch.set_num_threads(plan.threads)
     report("versions", versions=versions("torch", "transformers", "numpy", "tradewind"))
-    if mode == "sync":
-        synchronous(plan)
-    else:
+    if mode == "async":
         os.environ["OMP_WAIT_POLICY"] = "passive"  # for the sampler, which shares the cores
-        asynchronous(plan, plan_file)
+    run(plan, plan_file, lag=0 if mode == "sync" else LAG)
 
 
 if __name__ == "__main__":

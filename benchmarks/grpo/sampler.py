@@ -1,6 +1,6 @@
-"""The sampling process of the asynchronous mode.
+"""The sampling process of both modes.
 
-    python -m grpo.sampler PLAN BUCKET_URL
+    python -m grpo.sampler PLAN BUCKET_URL LAG
 
     stdin    a version number a line: announced in the bucket
     stdout   {"ready"}, then a line a batch: {"step", "samples", "reward", "tokens"}; last its peak
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from common.machine import peak_rss_mb
 
-from grpo.our_side import LAG, RUN_ID
+from grpo.our_side import RUN_ID
 from grpo.plan import Plan
 from grpo.sampling import DEADLINE_S, Sampling, open_engine
 from tradewind.pool.engines.embedded.engine import EmbeddedEngine
@@ -33,21 +33,21 @@ from tradewind.weights.follow import Follower
 class Stream:
     """Serves each announced version, and starts each batch as soon as it may."""
 
-    def __init__(self, plan: Plan, engine: EmbeddedEngine, follower: Follower) -> None:
-        self._plan, self._engine, self._follower = plan, engine, follower
+    def __init__(self, plan: Plan, engine: EmbeddedEngine, follower: Follower, lag: int) -> None:
+        self._plan, self._engine, self._follower, self._lag = plan, engine, follower, lag
         self.sampling = Sampling(plan, engine)
         self.started: queue.Queue[int] = queue.Queue()
         """Steps whose rollouts have been submitted."""
 
     def run(self) -> None:
         """Until stdin ends."""
-        for step in range(LAG + 1):
+        for step in range(self._lag + 1):
             self._start(step)
         for line in sys.stdin:
             staged = self._follower.stage(int(line))
             self._engine.swap(staged.changed, staged.version)
             self._follower.commit(staged)
-            self._start(staged.version + LAG)
+            self._start(staged.version + self._lag)
 
     def _start(self, step: int) -> None:
         if step < self._plan.steps:
@@ -64,7 +64,7 @@ def main() -> None:
     torch.set_num_threads(plan.threads)
     engine = open_engine(plan, steps_in_flight=1)
     follower = Follower(bucket, dict(read_folder(Path(plan.model))), run_id=RUN_ID)
-    stream = Stream(plan, engine, follower)
+    stream = Stream(plan, engine, follower, lag=int(sys.argv[3]))
     say(ready=True)
     thread = threading.Thread(target=stream.run, daemon=True)
     thread.start()
