@@ -33,7 +33,7 @@ def write_figures(
     """
     for name, value in figures.items():
         assert math.isfinite(value), f"{name} is {value}"
-        print(f"{name:42} {value:10.3f}")
+        print(f"{name:42} {value:12.5g}")
     if path is None:
         return
     record = {
