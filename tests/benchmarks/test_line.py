@@ -95,10 +95,16 @@ def test_three_far_regions_follow_a_run_bit_for_bit(
     """The benchmark in small: lines of a few milliseconds, followers instead of pools."""
     regions = {"oregon": (4, 200), "frankfurt": (9, 100), "mumbai": (15, 50)}
     with Lines.to(store, regions) as lines:
-        _follow_from_afar(store, lines, monkeypatch)
+        published, active, shipped = _follow_from_afar(store, lines, monkeypatch)
+        received = lines.received()
+    assert len(published) == 5 and active == dict.fromkeys(regions, published)
+    assert all(received[name] > shipped for name in regions), "all of it came by the lines"
 
 
-def _follow_from_afar(store: str, lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+def _follow_from_afar(
+    store: str, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], dict[str, list[str]], int]:
+    """State ids of five versions, those that each region decoded, and the bytes of the versions."""
     for name, value in s3.environment(store).items():
         monkeypatch.setenv(name, value)
     policy = Policy(matrices(50_000), lr=1e-6)
@@ -107,21 +113,22 @@ def _follow_from_afar(store: str, lines: Lines, monkeypatch: pytest.MonkeyPatch)
     states = [policy.tensors()]
     versions = [publisher.publish(0, None, {}, states[0], "base")]
     publisher.announce(versions[0])
-    followers: list[Follower] = []
-    for port in lines.ports.values():
+    followers: dict[str, Follower] = {}
+    for name, port in lines.ports.items():
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        followers.append(Follower(Bucket.open(near.url), states[0], run_id="run"))
+        followers[name] = Follower(Bucket.open(near.url), states[0], run_id="run")
+    active: dict[str, list[str]] = {name: [] for name in followers}
     for number in range(1, 6):
         policy.step()
         states.append(policy.tensors())
         versions.append(publisher.publish(number, versions[-1], *states[-2:], "rl", step=number))
         publisher.announce(versions[-1])
-        for follower in followers:
+        for name, follower in followers.items():
             assert follower.newest() == number
             follower.commit(follower.stage(number))
-            assert state_id(follower.mirror) == versions[-1].state_id
+            active[name].append(state_id(follower.mirror))
     shipped = sum(version.bytes_shipped for version in versions[1:])
-    assert all(size > shipped for size in lines.received().values()), "all of it came by the lines"
+    return [version.state_id for version in versions[1:]], active, shipped
 
 
 def test_figures_are_taken_from_the_end_of_the_step_to_the_proven_version() -> None:

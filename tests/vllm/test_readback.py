@@ -77,10 +77,11 @@ def test_what_the_model_never_reads_is_not_filled() -> None:
     assert read_back(Fused(), "lm_head", torch.zeros(4, 4)) == 0
 
 
-def refuse(model: Any, name: str, scratch: Tensor, why: str) -> None:
-    with pytest.raises(CannotReadBack, match=why):
+def refusal(model: Any, name: str, scratch: Tensor) -> str:
+    with pytest.raises(CannotReadBack) as refused:
         read_back(model, name, scratch)
     assert torch.zeros(1).copy_(torch.ones(1)).item() == 1, "copy_ is what it was"
+    return str(refused.value)
 
 
 def test_a_loader_that_computes_is_refused() -> None:
@@ -88,21 +89,22 @@ def test_a_loader_that_computes_is_refused() -> None:
     model.load_weights(checkpoint().items())
     before = model.qkv.clone()
     model.compose = True
-    refuse(model, "q", torch.zeros(4, 4, dtype=torch.bfloat16), "computes")
+    assert "computes" in refusal(model, "q", torch.zeros(4, 4, dtype=torch.bfloat16))
     assert torch.equal(model.qkv, before)
 
 
 def test_a_parameter_that_is_gone_is_refused() -> None:
     model = Fused()
     model.qkv = torch.zeros(0)
-    refuse(model, "q", torch.zeros(4, 4), "narrow|range|length")
+    said = refusal(model, "q", torch.zeros(4, 4))
+    assert any(word in said for word in ("narrow", "range", "length"))
 
 
 def test_digits_that_the_checkpoint_cannot_hold_are_refused() -> None:
     model = Fused()
     model.norm[0] = 1 + 2**-20
-    refuse(model, "norm", torch.zeros(4, dtype=torch.bfloat16), "cannot")
+    assert "cannot" in refusal(model, "norm", torch.zeros(4, dtype=torch.bfloat16))
 
 
 def test_one_element_is_refused() -> None:
-    refuse(Fused(), "scale", torch.zeros(1), "one element")
+    assert "one element" in refusal(Fused(), "scale", torch.zeros(1))

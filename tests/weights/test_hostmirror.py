@@ -146,12 +146,18 @@ def test_a_damaged_file_is_found_out_and_made_again(
     assert host.shared(follower)
 
 
-def test_another_version_under_a_name_is_found_out(host: Host) -> None:
+def test_another_version_under_a_name_is_found_out(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
     host.goes(host.follower(), 1)
     (one,) = host.files()
+    first = one.read_bytes()
     one.rename(one.with_name(one.name.replace("00000001", "00000002")))
     host.goes(host.follower(), 2)
-    host.goes(host.follower(), 2)
+    follower = host.follower()
+    host.goes(follower, 2)
+    assert caplog.text.count("is made again") == 1 and host.shared(follower)
+    assert all(path.read_bytes() != first for path in host.files())
 
 
 def test_bytes_that_change_under_a_mapped_mirror_are_noticed(host: Host) -> None:
