@@ -30,7 +30,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
-from pydantic import ValidationError
 
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import Engine
@@ -148,7 +147,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         workspace = options.pop("workspace")
-        serve(_config(options.pop("config"), options), workspace)
+        serve(PoolConfig.with_options(options.pop("config"), options), workspace)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -199,19 +198,6 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--model", type=Path, help="folder of the base checkpoint")
     return parser
-
-
-def _config(file: Path | None, options: dict[str, object]) -> PoolConfig:
-    """The file's section with what the command line says instead."""
-    given = {name: value for name, value in options.items() if value is not None}
-    try:
-        return PoolConfig.model_validate({**PoolConfig.read(file).model_dump(), **given})
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = "--" + str(first["loc"][0]).replace("_", "-")
-        raise UserError(
-            f"{option} does not work ({first['msg']})", value=first["input"], fix="correct it"
-        ) from error
 
 
 def _essentials(config: PoolConfig, workspace: Path | None) -> tuple[str, Source, Path]:

@@ -27,7 +27,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
-from pydantic import ValidationError
 
 from tradewind.relay.app import Relay
 from tradewind.relay.config import RelayConfig
@@ -82,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        serve(_config(options.pop("config"), options))
+        serve(RelayConfig.with_options(options.pop("config"), options))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -154,19 +153,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, help="folder of the base checkpoint")
     parser.add_argument("--cache", type=Path, help="folder for objects")
     return parser
-
-
-def _config(file: Path | None, options: dict[str, object]) -> RelayConfig:
-    """The file with what the command line says instead."""
-    given = {name: value for name, value in options.items() if value is not None}
-    try:
-        return RelayConfig.model_validate({**RelayConfig.read(file).model_dump(), **given})
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = "--" + str(first["loc"][0]).replace("_", "-")
-        raise UserError(
-            f"{option} does not work ({first['msg']})", value=first["input"], fix="correct it"
-        ) from error
 
 
 def _listen(host: str, port: int) -> socket.socket:

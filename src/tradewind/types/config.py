@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +36,22 @@ class Config(BaseModel):
                 f"the configuration does not work ({faults})",
                 value=str(path),
                 fix=f"known keys are {', '.join(cls.model_fields)}",
+            ) from error
+
+    @classmethod
+    def with_options(cls, path: Path | None, options: Mapping[str, object]) -> Self:
+        """What `read` gives, with what the command line says instead; None means it says nothing.
+
+        Raises `UserError` that names the option.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        try:
+            return cls.model_validate({**cls.read(path).model_dump(), **given})
+        except ValidationError as error:
+            first = error.errors()[0]
+            option = "--" + str(first["loc"][0]).replace("_", "-")
+            raise UserError(
+                f"{option} does not work ({first['msg']})", value=first["input"], fix="correct it"
             ) from error
 
 
