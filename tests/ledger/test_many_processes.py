@@ -118,7 +118,10 @@ def _claim_and_train(path: Path | str, make_play, trainer: str, told) -> None:
     while play.ledger.closed():
         last, parent = play.ledger.last_step(), play.ledger.versions()[-1]
         number = 0 if last is None else last.step + 1
-        step = play.step(number, *(g.group.group_id for g in play.ledger.claimable(1, 0, 0)))
+        claimed = play.ledger.claimable(1, 0, 0)
+        if not claimed:
+            continue
+        step = play.step(number, claimed[0].group.group_id)
         made = {"state_id": f"{trainer}{number}", "parent_state_id": parent.state_id}
         version = play.version(number + 1).model_copy(update=made)
         with suppress(Conflict):  # the other one was faster, with this group or this step
