@@ -194,7 +194,7 @@ def write_group(
             pool="paris",
             started_at=T0,
             finished_at=T0 + 1,
-            body=b"",
+            request="0" * 64,
         )
 
 
