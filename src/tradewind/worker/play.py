@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from tradewind.envs.protocol import AgentFailed, Env, Policy
+from tradewind.envs.version import name_and_version
 from tradewind.types.lease import Lease
 from tradewind.types.outcome import Outcome, OutcomeStatus
 
@@ -23,8 +23,14 @@ Player = Callable[[Lease], Awaitable[Outcome]]
 
 
 def player(env: Env) -> Player:
-    """Plays leases with a customer's function."""
-    return functools.partial(play, env)
+    """Plays leases with a customer's function; its outcomes say which version of it played."""
+    named = {"environment": name_and_version(env)}
+
+    async def played(lease: Lease) -> Outcome:
+        outcome = await play(env, lease)
+        return outcome.model_copy(update=named) if outcome.environment is None else outcome
+
+    return played
 
 
 async def play(env: Env, lease: Lease) -> Outcome:
