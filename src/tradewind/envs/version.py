@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from pathlib import Path
@@ -12,6 +13,7 @@ UNKNOWN = "unknown"
 """The version of code that has no file."""
 
 
+@functools.lru_cache(maxsize=64)
 def name_and_version(env: Env) -> str:
     """Module, name and 12 hex digits of SHA-256 over the module's file.
 
