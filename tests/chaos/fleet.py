@@ -1,0 +1,244 @@
+"""The whole topology with lines between its processes, and the three ways to hurt it.
+
+worker ──line──► controller ◄──line── pools
+worker ──line──► gateway    ──line──► each pool        trainer, grader: ledger and bucket only
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from lines import Line, Lines
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.run.prepare import link_model, make_data, open_run, publish_base, read_tasks
+from tradewind.run.recipe import Recipe, read_recipe
+from tradewind.run.supervisor import Supervisor, free_port
+from tradewind.run.topology import Topology
+from tradewind.run.workspace import Workspace
+
+HERE = Path(__file__).parent
+TRAINER, POOLS = "trainer", ("pool-paris", "pool-oregon")
+PROCESSES = ("controller", "gateway", *POOLS, TRAINER, "grader", "worker")
+RECIPE = """
+[run]
+name = "chaos"
+seed = {seed}
+[model]
+path = "model"
+[env]
+entry = "agent:rollout"
+pythonpath = "."
+prepare = "{{python}} make_data.py {{data}}"
+[grader]
+reward = "score.py:score"
+claim_ttl_s = 3.0
+poll_s = 0.05
+[controller]
+group_size = 4
+max_running = 16
+lease_ttl_s = 3.0
+heartbeat_s = 0.5
+rollout_deadline_s = 30.0
+pool_alive_s = 2.5
+stall_s = {stall_s}
+silent_s = {stall_s}
+tick_s = 0.1
+[gateway]
+pool_alive_s = 2.5
+pool_silence_s = 3.0
+pool_connect_s = 0.5
+pool_poll_s = 0.2
+pool_cooloff_s = 0.5
+admission_wait_s = 8.0
+[worker]
+retry_max_s = 0.5
+wait_s = 3.0
+concurrency = 16
+[midtrain]
+steps = 0
+[trainer]
+steps = {steps}
+groups_per_step = 2
+max_staleness = 2
+lr = {lr}
+threads = 1
+checkpoint_every = 4
+lease_ttl_s = 2.0
+poll_s = 0.05
+dtype = "fp32"
+{pools}
+"""
+POOL = """
+[[pools]]
+name = "{name}"
+max_batch = 16
+max_tokens = 4096
+dtype = "float32"
+report_s = 0.3
+poll_s = 0.1
+port = {port}
+url = "http://127.0.0.1:{line}"
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What differs between runs."""
+
+    seed: int = 0
+    lr: float = 1e-5
+    steps: int = 100_000
+    stall_s: float = 2.5
+
+
+class Fleet:
+    """Runs in a folder of its own; a context manager."""
+
+    def __init__(self, place: Path, model: Path, setting: Setting) -> None:
+        self.setting, self._place, self._model = setting, place, model
+        self._lines = Lines()
+        self._frozen: set[str] = set()
+
+    def __enter__(self) -> Fleet:
+        self._lines.__enter__()
+        self._prepare()
+        self.ledger = Ledger.open(self.workspace.ledger)
+        self.ledger.set_meta("training_steps", self.setting.steps)
+        self.ledger.set_meta("training_open", True)
+        self._supervisor = Supervisor(
+            self.workspace.folder, max_quick_crashes=10**6, backoff_s=0.05, healthy_s=0.5
+        )
+        for spec in self._specs():
+            self._supervisor.start(spec)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.heal()
+        self._supervisor.stop(grace_s=3.0)
+        self.ledger.close()
+        self._lines.__exit__()
+
+    def _prepare(self) -> None:
+        shutil.copytree(HERE / "world", self._place, dirs_exist_ok=True)
+        shutil.copy(HERE.parent / "e2e" / "world" / "make_data.py", self._place)
+        (self._place / "model").symlink_to(self._model)
+        self.lines: dict[tuple[str, str], Line] = {}
+        pools = ""
+        for name in POOLS:
+            port = free_port("127.0.0.1", 0, "pool")
+            line = self.lines["gateway", name] = self._lines.to(port)
+            pools += POOL.format(name=name.removeprefix("pool-"), port=port, line=line.port)
+        (self._place / "chaos.toml").write_text(
+            RECIPE.format(pools=pools, **dataclasses.asdict(self.setting))
+        )
+        recipe = read_recipe(self._place / "chaos.toml", (), self._place / "runs")
+        self.workspace = Workspace(self._place / "runs" / "chaos")
+        self.workspace.folder.mkdir(parents=True)
+        make_data(recipe, self.workspace, self._place)
+        link_model(self.workspace, self._model)
+        open_run(recipe, self.workspace, read_tasks(self._place / recipe.tasks.path), "chaos")
+        self._plan(recipe)
+        publish_base(self.workspace, self._model, self._real.bucket_url, "chaos")
+
+    def _plan(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._real = Topology.plan(recipe, self.workspace, self._place)
+        ends = {"controller": self._real.controller_port, "gateway": self._real.gateway_port}
+        for client, server in (("worker", "controller"), ("pool", "controller")):
+            self.lines[client, server] = self._lines.to(ends[server])
+        self.lines["worker", "gateway"] = self._lines.to(ends["gateway"])
+
+    def _seen_by(self, client: str) -> Topology:
+        """The same topology, as a process sees it that reaches the others by lines."""
+        gateway = self.lines["worker", "gateway"].port
+        seen = dataclasses.replace(self._real, gateway_port=gateway)
+        if client == "controller":  # it tells workers where the gateway is
+            return seen
+        return dataclasses.replace(seen, controller_port=self.lines[client, "controller"].port)
+
+    def _specs(self):
+        yield self._seen_by("controller")._controller()
+        yield self._real._gateway()
+        for index in range(len(POOLS)):
+            yield self._seen_by("pool")._pool(index)
+        yield self._real._grader()
+        yield self._seen_by("worker")._worker()
+        yield self._real.trainer("rl")
+
+    @property
+    def controller_url(self) -> str:
+        """The controller, without a line before it."""
+        return self._real.controller_url
+
+    def poll(self) -> None:
+        """Start again what has ended; call it often."""
+        self._supervisor.poll()
+
+    def child(self, name: str):
+        """The supervisor's record of a process."""
+        return self._supervisor.children[name]
+
+    def restarts(self) -> int:
+        """Of all processes together."""
+        return sum(self._supervisor.restarts().values())
+
+    def alive(self, name: str) -> bool:
+        """Whether a process exists and has been heard of since it started."""
+        child = self.child(name)
+        if not child.running:
+            return False
+        started = time.time() - (time.monotonic() - child.started_at)
+        beat = name.replace("pool-", "pool ")
+        return any(b.process == beat and b.at > started for b in self.ledger.beats())
+
+    def kill(self, name: str) -> None:
+        """As a machine that loses its power."""
+        os.killpg(self.child(name).popen.pid, signal.SIGKILL)
+
+    def freeze(self, name: str) -> None:
+        """As a machine that swaps, or a process in a debugger; its connections stay open."""
+        os.killpg(self.child(name).popen.pid, signal.SIGSTOP)
+        self._frozen.add(name)
+
+    def heal(self) -> None:
+        """Thaw what is frozen and join what is cut."""
+        for name in self._frozen:
+            child = self.child(name)
+            if child.popen is not None:
+                os.killpg(child.popen.pid, signal.SIGCONT)
+        self._frozen.clear()
+        for line in self.lines.values():
+            line.heal()
+
+    def finish_at(self, steps: int) -> None:
+        """Let the run end at so many steps: as if its recipe had said so from the beginning."""
+        self._supervisor.stop([TRAINER], grace_s=10.0)
+        self.ledger.set_meta("training_steps", steps)
+        trainer = self._recipe.trainer.model_copy(update={"steps": steps})
+        recipe = self._recipe.model_copy(update={"trainer": trainer})
+        self._supervisor.start(dataclasses.replace(self._real, recipe=recipe).trainer("rl"))
+
+    def done(self) -> bool:
+        """Whether the trainer has ended by itself, with exit code 0."""
+        return self._supervisor.done(TRAINER)
+
+    def logs(self, lines: int = 12) -> str:
+        """The end of every log."""
+        found = sorted(self.workspace.logs.glob("*.log"))
+        tails = ((log.name, log.read_text(errors="replace").splitlines()[-lines:]) for log in found)
+        return "".join(f"\n== {name}\n" + "\n".join(tail) for name, tail in tails)
+
+
+def make_model(folder: Path) -> Path:
+    """The tiny model, made in a process of its own: this one stays without torch."""
+    script = HERE.parent / "e2e" / "tiny_model.py"
+    subprocess.run([sys.executable, str(script), str(folder)], check=True)
+    return folder

@@ -1,0 +1,88 @@
+"""Every process is killed, frozen and cut off in every phase, and the run goes on as if not.
+
+Sized down by default; TRADEWIND_FULL=1 injects 330 faults in three runs, and compares a run that
+learns with an undisturbed twin. The figures are printed, and written to the folder that
+TRADEWIND_CHAOS names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import curve
+from fleet import Fleet, Setting, make_model
+from storm import calm, forecast, rage
+from watch import StallWatch
+
+from tradewind.run.readings import read_steps
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
+
+FULL = os.environ.get("TRADEWIND_FULL") == "1"
+SEEDS, INJECTIONS = ((0, 1, 2), 110) if FULL else ((0,), 20)
+STALL_LIMIT_S = 60.0 if FULL else 20.0
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
+    with Fleet(tmp_path, model, Setting(seed=seed)) as fleet:
+        watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
+        lines = [" to ".join(ends) for ends in fleet.lines]
+        storm = rage(fleet, forecast(INJECTIONS, seed, lines), watch)
+        steps = calm(fleet, watch, steps=3, deadline_s=120.0)
+        watch.close()
+        report = fleet.ledger.audit_report()
+        trained = curve.rewards(fleet.ledger)
+        questions = {t.task_id: t.input["question"] for t in fleet.ledger.tasks()}
+        with fleet.ledger.read() as conn:
+            readings = read_steps(conn)
+        kinds = {event.kind for event in fleet.ledger.events(limit=10**6)}
+        restarts, logs = fleet.restarts(), fleet.logs()
+    by_name = {check.name: check.violations for check in report.checks}
+    z = curve.excess(trained, curve.chances(model, questions))
+    figures = {
+        **storm.figures(),
+        "prompts_skipped": len(by_name["every prompt is accounted for"]),
+        "groups_trained_twice": len(by_name["no group is trained twice"]),
+        "unexplained_stalls": len(watch.unexplained),
+        "stalls": [asdict(stall) for stall in watch.stalls],
+        "longest_stall_s": round(watch.longest_s, 1),
+        "steps": steps,
+        "restarts": restarts,
+        "seconds": round(storm.seconds, 1),
+        "rollouts_trained": len(trained),
+        "reward_z": round(z, 2),
+        "reward_shift_detectable": round(curve.detectable(len(trained)), 3),
+        "staleness_max": max(age for step in readings for age in step.staleness),
+    }
+    write(seed, figures)
+    with capsys.disabled():
+        print("\n" + json.dumps({k: v for k, v in figures.items() if k != "stalls"}))
+    assert report.violations == (), logs
+    assert len(readings) == steps and len(storm.injections) == INJECTIONS
+    assert figures["staleness_max"] <= 2, "R8"
+    assert watch.unexplained == [], "P1"
+    assert "replay.diverged" not in kinds
+    assert abs(z) < curve.Z_LIMIT, "what was trained is not what the policy earns"
+
+
+def write(seed: int, figures: dict[str, object]) -> None:
+    if folder := os.environ.get("TRADEWIND_CHAOS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        file = Path(folder) / f"chaos-{seed}.json"
+        file.write_text(json.dumps(figures, indent=2) + "\n")
