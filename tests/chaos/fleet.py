@@ -34,7 +34,7 @@ seed = {seed}
 [model]
 path = "model"
 [env]
-entry = "agent:rollout"
+entry = "agent:{entry}"
 pythonpath = "."
 prepare = "{{python}} make_data.py {{data}}"
 [grader]
@@ -43,7 +43,7 @@ claim_ttl_s = 3.0
 poll_s = 0.05
 [controller]
 group_size = 4
-max_running = 16
+max_running = {concurrency}
 lease_ttl_s = 3.0
 heartbeat_s = 0.5
 rollout_deadline_s = 30.0
@@ -61,13 +61,13 @@ admission_wait_s = 8.0
 [worker]
 retry_max_s = 0.5
 wait_s = 3.0
-concurrency = 16
+concurrency = {concurrency}
 [midtrain]
 steps = 0
 [trainer]
 steps = {steps}
 groups_per_step = 2
-max_staleness = 2
+max_staleness = {max_staleness}
 lr = {lr}
 threads = 1
 checkpoint_every = 4
@@ -79,7 +79,7 @@ dtype = "fp32"
 POOL = """
 [[pools]]
 name = "{name}"
-max_batch = 16
+max_batch = {max_batch}
 max_tokens = 4096
 dtype = "float32"
 report_s = 0.3
@@ -97,6 +97,13 @@ class Setting:
     lr: float = 1e-5
     steps: int = 100_000
     stall_s: float = 2.5
+    max_staleness: int = 2
+    concurrency: int = 16
+    """Rollouts at the same time."""
+    max_batch: int = 16
+    """Of each pool."""
+    entry: str = "rollout"
+    pools: tuple[str, ...] = POOLS
 
 
 class Fleet:
@@ -132,12 +139,13 @@ class Fleet:
         (self._place / "model").symlink_to(self._model)
         self.lines: dict[tuple[str, str], Line] = {}
         pools = ""
-        for name in POOLS:
+        for name in self.setting.pools:
             port = free_port("127.0.0.1", 0, "pool")
             line = self.lines["gateway", name] = self._lines.to(port)
-            pools += POOL.format(name=name.removeprefix("pool-"), port=port, line=line.port)
+            told = {"name": name.removeprefix("pool-"), "port": port, "line": line.port}
+            pools += POOL.format(max_batch=self.setting.max_batch, **told)
         (self._place / "chaos.toml").write_text(
-            RECIPE.format(pools=pools, **dataclasses.asdict(self.setting))
+            RECIPE.format(**{**dataclasses.asdict(self.setting), "pools": pools})
         )
         recipe = read_recipe(self._place / "chaos.toml", (), self._place / "runs")
         self.workspace = Workspace(self._place / "runs" / "chaos")
@@ -167,7 +175,7 @@ class Fleet:
     def _specs(self):
         yield self._seen_by("controller")._controller()
         yield self._real._gateway()
-        for index in range(len(POOLS)):
+        for index in range(len(self.setting.pools)):
             yield self._seen_by("pool")._pool(index)
         yield self._real._grader()
         yield self._seen_by("worker")._worker()
@@ -217,6 +225,10 @@ class Fleet:
         self._frozen.clear()
         for line in self.lines.values():
             line.heal()
+
+    def trainer_config(self) -> dict[str, object]:
+        """The trainer's section of the recipe."""
+        return self._recipe.trainer.model_dump(mode="json")
 
     def finish_at(self, steps: int) -> None:
         """Let the run end at so many steps: as if its recipe had said so from the beginning."""

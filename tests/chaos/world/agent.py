@@ -1,4 +1,4 @@
-"""An agent that calls the model twice; what counts is how its first answer begins."""
+"""An agent that calls the model once or twice; what counts is how its first answer begins."""
 
 from __future__ import annotations
 
@@ -12,10 +12,20 @@ from tradewind.types import Outcome, OutcomeStatus
 
 async def rollout(task: Mapping[str, Any], policy: Any) -> Outcome:
     """Two calls, the second extends the first."""
+    return await calls(task, policy, 2)
+
+
+async def once(task: Mapping[str, Any], policy: Any) -> Outcome:
+    """One call."""
+    return await calls(task, policy, 1)
+
+
+async def calls(task: Mapping[str, Any], policy: Any, number: int) -> Outcome:
+    """So many calls, each extends the one before."""
     messages = [{"role": "user", "content": task["question"]}]
     said = []
     async with httpx.AsyncClient(timeout=20) as client:
-        for _ in range(2):
+        for _ in range(number):
             answer = await client.post(
                 f"{policy.base_url}/chat/completions",
                 headers={"Authorization": f"Bearer {policy.api_key}"},
