@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -49,11 +50,28 @@ def detectable(n: int, chance: float = 0.5, power: float = 0.9) -> float:
     return (Z_LIMIT + beyond) * math.sqrt(chance * (1 - chance) / n)
 
 
-def difference(one: list[float], other: list[float]) -> float:
-    """Welch's z of two mean rewards."""
-    means = [sum(r) / len(r) for r in (one, other)]
-    errors = [m * (1 - m) / len(r) for m, r in zip(means, (one, other), strict=True)]
-    return (means[0] - means[1]) / math.sqrt(sum(errors))
+def windows(trained: list[tuple[int, str, float]], steps: int) -> list[float]:
+    """Mean reward of every `steps` steps, the last ones that fill no window left out."""
+    found: dict[int, list[float]] = {}
+    for step, _, reward in trained:
+        found.setdefault(step // steps, []).append(reward)
+    whole = (max(step for step, _, _ in trained) + 1) // steps
+    return [sum(found[n]) / len(found[n]) for n in range(whole)]
+
+
+def same_curve(one: list[float], other: list[float], draws: int = 20_000) -> float:
+    """Probability of a mean difference at least as large if the two curves are of one distribution.
+
+    A sign-flip test over windows: if neither run knows of the storm, each window's difference is as
+    likely to be positive as negative (R. A. Fisher, The Design of Experiments, 1935, section 21).
+    """
+    differences = [a - b for a, b in zip(one, other, strict=False)]
+    observed, draw = abs(sum(differences)), random.Random(0)
+    beyond = sum(
+        abs(sum(d if draw.random() < 0.5 else -d for d in differences)) >= observed - 1e-12
+        for _ in range(draws)
+    )
+    return (beyond + 1) / (draws + 1)
 
 
 def chances(model: Path, questions: dict[str, str]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 
@@ -35,15 +35,22 @@ class Line:
 
     def cut(self) -> None:
         """Break what is open and refuse what comes."""
-        self._loop.call_soon_threadsafe(self._cut)
+        self._do(self._cut)
 
     def swallow(self) -> None:
         """Carry nothing, and say nothing."""
-        self._loop.call_soon_threadsafe(self._open.clear)
+        self._do(self._open.clear)
 
     def heal(self) -> None:
         """Carry again."""
-        self._loop.call_soon_threadsafe(self._heal)
+        self._do(self._heal)
+
+    def _do(self, change: Callable[[], None]) -> None:
+        """Returns when it is done."""
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(change)
+        self._loop.call_soon_threadsafe(done.set)
+        assert done.wait(10)
 
     def _cut(self) -> None:
         self._refusing = True

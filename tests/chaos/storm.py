@@ -95,8 +95,13 @@ def calm(fleet: Fleet, watch: StallWatch, steps: int, deadline_s: float) -> int:
     last = fleet.ledger.last_step()
     total = steps + (0 if last is None else last.step + 1)
     fleet.finish_at(total)
-    _until(fleet.done, fleet, watch, deadline_s, f"the run ends at {total} steps")
+    until_done(fleet, watch, deadline_s)
     return total
+
+
+def until_done(fleet: Fleet, watch: StallWatch, within_s: float) -> None:
+    """Wait until the trainer has ended by itself."""
+    _until(fleet.done, fleet, watch, within_s, "the run ends")
 
 
 def _inject(fleet: Fleet, injection: Injection) -> None:

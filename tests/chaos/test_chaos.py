@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import curve
 from fleet import Fleet, Setting, make_model
-from storm import calm, forecast, rage
+from storm import calm, forecast, rage, until_done
 from watch import StallWatch
 
 from tradewind.run.readings import read_steps
@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
 FULL = os.environ.get("TRADEWIND_FULL") == "1"
 SEEDS, INJECTIONS = ((0, 1, 2), 110) if FULL else ((0,), 20)
 STALL_LIMIT_S = 60.0 if FULL else 20.0
+LEARNS, WINDOW = 5e-4, 5
+"""A learning rate at which the reward rises over some 60 steps; steps in a point of the curve."""
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,29 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
     assert watch.unexplained == [], "P1"
     assert "replay.diverged" not in kinds
     assert abs(z) < curve.Z_LIMIT, "what was trained is not what the policy earns"
+
+
+@pytest.mark.skipif(not FULL, reason="two runs that learn; TRADEWIND_FULL=1 plays them")
+def test_a_run_that_learns_has_the_curve_of_its_undisturbed_twin(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Windows of `WINDOW` steps; p below 0.001 fails, so a sound run fails once in a thousand."""
+    with Fleet(tmp_path / "storm", model, Setting(seed=11, lr=LEARNS)) as fleet:
+        watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
+        lines = [" to ".join(ends) for ends in fleet.lines]
+        rage(fleet, forecast(60, 11, lines), watch)
+        steps = calm(fleet, watch, steps=WINDOW, deadline_s=180.0)
+        disturbed = curve.windows(curve.rewards(fleet.ledger), WINDOW)
+    with Fleet(tmp_path / "twin", model, Setting(seed=12, lr=LEARNS, steps=steps)) as fleet:
+        watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
+        until_done(fleet, watch, 300.0)
+        undisturbed = curve.windows(curve.rewards(fleet.ledger), WINDOW)
+    p = curve.same_curve(disturbed, undisturbed)
+    shown = [[round(mean, 2) for mean in means] for means in (disturbed, undisturbed)]
+    with capsys.disabled():
+        print(f"\n{steps} steps, windows of {WINDOW}: {shown[0]} and {shown[1]}, p = {p:.3f}")
+    assert undisturbed[-1] > undisturbed[0] + 0.15, "it learns, or there is no curve to compare"
+    assert p > 0.001
 
 
 def write(seed: int, figures: dict[str, object]) -> None:
