@@ -113,6 +113,9 @@ class Fleet:
         self.setting, self._place, self._model = setting, place, model
         self._lines = Lines()
         self._frozen: set[str] = set()
+        self._killed: set[str] = set()
+        self.crashes: list[str] = []
+        """Ends that nobody caused: process, exit code and its last sentence."""
 
     def __enter__(self) -> Fleet:
         self._lines.__enter__()
@@ -121,7 +124,11 @@ class Fleet:
         self.ledger.set_meta("training_steps", self.setting.steps)
         self.ledger.set_meta("training_open", True)
         self._supervisor = Supervisor(
-            self.workspace.folder, max_quick_crashes=10**6, backoff_s=0.05, healthy_s=0.5
+            self.workspace.folder,
+            max_quick_crashes=10**6,
+            backoff_s=0.05,
+            healthy_s=0.5,
+            on_event=self._ended,
         )
         for spec in self._specs():
             self._supervisor.start(spec)
@@ -132,6 +139,12 @@ class Fleet:
         self._supervisor.stop(grace_s=3.0)
         self.ledger.close()
         self._lines.__exit__()
+
+    def _ended(self, name: str, text: str) -> None:
+        if name in self._killed and "exit code -9" in text:
+            self._killed.discard(name)
+        else:
+            self.crashes.append(f"{name}: {text}")
 
     def _prepare(self) -> None:
         shutil.copytree(HERE / "world", self._place, dirs_exist_ok=True)
@@ -209,6 +222,7 @@ class Fleet:
 
     def kill(self, name: str) -> None:
         """As a machine that loses its power."""
+        self._killed.add(name)
         os.killpg(self.child(name).popen.pid, signal.SIGKILL)
 
     def freeze(self, name: str) -> None:

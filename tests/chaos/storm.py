@@ -70,14 +70,14 @@ def rage(fleet: Fleet, injections: list[Injection], watch: StallWatch) -> Storm:
     storm, began = Storm(), time.monotonic()
     for injection in injections:
         names = injection.victim.split(" to ")
-        for name in names if len(names) == 1 else ():
-            _until(lambda n=name: fleet.alive(n), fleet, watch, RETURN_S, f"{name} is up")
-        phase, deadline = Phase(injection.phase, fleet.ledger), time.monotonic() + PHASE_S
-        while not phase.begun():
-            if time.monotonic() > deadline:
+        alone = names[0] if len(names) == 1 else None
+        while True:
+            if alone:
+                _until(lambda n=alone: fleet.alive(n), fleet, watch, RETURN_S, f"{alone} is up")
+            if not _await_phase(fleet, watch, injection.phase):
                 storm.missed[injection.phase] += 1
+            if alone is None or fleet.alive(alone):
                 break
-            _tick(fleet, watch)
         _inject(fleet, injection)
         storm.injections.append(injection)
         healed = time.monotonic() + injection.seconds
@@ -86,6 +86,15 @@ def rage(fleet: Fleet, injections: list[Injection], watch: StallWatch) -> Storm:
         fleet.heal()
     storm.seconds = time.monotonic() - began
     return storm
+
+
+def _await_phase(fleet: Fleet, watch: StallWatch, name: str) -> bool:
+    phase, deadline = Phase(name, fleet.ledger), time.monotonic() + PHASE_S
+    while not phase.begun():
+        if time.monotonic() > deadline:
+            return False
+        _tick(fleet, watch)
+    return True
 
 
 def calm(fleet: Fleet, watch: StallWatch, steps: int, deadline_s: float) -> int:

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -22,6 +23,7 @@ from fleet import Fleet, Setting, make_model
 from storm import calm, forecast, rage, until_done
 from watch import StallWatch
 
+from tradewind.ledger.tables import draws
 from tradewind.run.readings import read_steps
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -29,6 +31,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
 FULL = os.environ.get("TRADEWIND_FULL") == "1"
 SEEDS, INJECTIONS = ((0, 1, 2), 110) if FULL else ((0,), 20)
 STALL_LIMIT_S = 60.0 if FULL else 20.0
+OUTSTANDING = 6
+"""Groups in work at once: (staleness 2 + 1) times 2 a step."""
 LEARNS, WINDOW = 5e-4, 5
 """A learning rate at which the reward rises over some 60 steps; steps in a point of the curve."""
 
@@ -53,19 +57,24 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
         questions = {t.task_id: t.input["question"] for t in fleet.ledger.tasks()}
         with fleet.ledger.read() as conn:
             readings = read_steps(conn)
+            reached = conn.execute(select(draws.c.state, draws.c.attempt)).all()
         kinds = {event.kind for event in fleet.ledger.events(limit=10**6)}
-        restarts, logs = fleet.restarts(), fleet.logs()
+        restarts, crashes, logs = fleet.restarts(), fleet.crashes, fleet.logs()
     by_name = {check.name: check.violations for check in report.checks}
     z = curve.excess(trained, curve.chances(model, questions))
     figures = {
         **storm.figures(),
         "prompts_skipped": len(by_name["every prompt is accounted for"]),
+        "prompts_reached": len(reached),
+        "prompts_left": sum(state != "consumed" for state, _ in reached),
+        "prompts_tried_again": sum(attempt > 0 for _, attempt in reached),
         "groups_trained_twice": len(by_name["no group is trained twice"]),
         "unexplained_stalls": len(watch.unexplained),
         "stalls": [asdict(stall) for stall in watch.stalls],
         "longest_stall_s": round(watch.longest_s, 1),
         "steps": steps,
         "restarts": restarts,
+        "crashes": crashes,
         "seconds": round(storm.seconds, 1),
         "rollouts_trained": len(trained),
         "reward_z": round(z, 2),
@@ -76,6 +85,8 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
     with capsys.disabled():
         print("\n" + json.dumps({k: v for k, v in figures.items() if k != "stalls"}))
     assert report.violations == (), logs
+    assert crashes == [], "who is not killed lives"
+    assert figures["prompts_left"] <= OUTSTANDING, "what was in work when the run ended, no more"
     assert len(readings) == steps and len(storm.injections) == INJECTIONS
     assert figures["staleness_max"] <= 2, "R8"
     assert watch.unexplained == [], "P1"
