@@ -223,7 +223,9 @@ class Fleet:
     def kill(self, name: str) -> None:
         """As a machine that loses its power."""
         self._killed.add(name)
-        os.killpg(self.child(name).popen.pid, signal.SIGKILL)
+        popen = self.child(name).popen
+        os.killpg(popen.pid, signal.SIGKILL)
+        popen.wait(10)  # or it would count as alive for the next one
 
     def freeze(self, name: str) -> None:
         """As a machine that swaps, or a process in a debugger; its connections stay open."""
