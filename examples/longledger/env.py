@@ -15,7 +15,7 @@ import re
 from tradewind.envs.chat import Chat
 from tradewind.envs.longchat import LongChat, Window
 from tradewind.envs.protocol import Policy
-from tradewind.types import Outcome
+from tradewind.types import Outcome, OutcomeStatus
 from tradewind.types.record import Json
 
 ACCOUNTS = ("ash", "elm", "oak")
@@ -58,5 +58,6 @@ async def rollout(task: Json, policy: Policy) -> Outcome:
             await talk.say(f"Page {number}: {page}")
         answer = await talk.say(QUESTION.format(task["account"]))
     return Outcome(
-        status="completed", artefacts={"answer": answer, "summaries": len(talk.summaries)}
+        status=OutcomeStatus.COMPLETED,
+        artefacts={"answer": answer, "summaries": len(talk.summaries)},
     )
