@@ -6,6 +6,7 @@ worker ──line──► gateway    ──line──► each pool        train
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -18,11 +19,15 @@ from pathlib import Path
 from lines import Line, Lines
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.run.prepare import link_model, make_data, open_run, publish_base, read_tasks
+from tradewind.run.prepare import link_model, make_data, read_tasks
+from tradewind.run.process import ProcessSpec
 from tradewind.run.recipe import Recipe, read_recipe
 from tradewind.run.supervisor import Supervisor, free_port
 from tradewind.run.topology import Topology
 from tradewind.run.workspace import Workspace
+from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.publish import Publisher
 
 HERE = Path(__file__).parent
 TRAINER, POOLS = "trainer", ("pool-paris", "pool-oregon")
@@ -40,9 +45,11 @@ prepare = "{{python}} make_data.py {{data}}"
 [grader]
 reward = "score.py:score"
 claim_ttl_s = 3.0
+ledger = "{ledger}"
 poll_s = 0.05
 [controller]
 group_size = 4
+ledger = "{ledger}"
 max_running = {concurrency}
 lease_ttl_s = 3.0
 heartbeat_s = 0.5
@@ -52,6 +59,7 @@ stall_s = {stall_s}
 silent_s = {stall_s}
 tick_s = 0.1
 [gateway]
+ledger = "{ledger}"
 pool_alive_s = 2.5
 pool_silence_s = 3.0
 pool_connect_s = 0.5
@@ -104,6 +112,8 @@ class Setting:
     """Of each pool."""
     entry: str = "rollout"
     pools: tuple[str, ...] = POOLS
+    ledger: str | None = None
+    """URL of a database; None is SQLite in the run's folder."""
 
 
 class Fleet:
@@ -120,7 +130,7 @@ class Fleet:
     def __enter__(self) -> Fleet:
         self._lines.__enter__()
         self._prepare()
-        self.ledger = Ledger.open(self.workspace.ledger)
+        self.ledger = Ledger.open(self._ledger_url)
         self.ledger.set_meta("training_steps", self.setting.steps)
         self.ledger.set_meta("training_open", True)
         self._supervisor = Supervisor(
@@ -157,17 +167,23 @@ class Fleet:
             line = self.lines["gateway", name] = self._lines.to(port)
             told = {"name": name.removeprefix("pool-"), "port": port, "line": line.port}
             pools += POOL.format(max_batch=self.setting.max_batch, **told)
-        (self._place / "chaos.toml").write_text(
-            RECIPE.format(**{**dataclasses.asdict(self.setting), "pools": pools})
-        )
-        recipe = read_recipe(self._place / "chaos.toml", (), self._place / "runs")
         self.workspace = Workspace(self._place / "runs" / "chaos")
+        self._ledger_url = self.setting.ledger or str(self.workspace.ledger)
+        told = {**dataclasses.asdict(self.setting), "pools": pools, "ledger": self._ledger_url}
+        (self._place / "chaos.toml").write_text(RECIPE.format(**told))
+        recipe = read_recipe(self._place / "chaos.toml", (), self._place / "runs")
         self.workspace.folder.mkdir(parents=True)
         make_data(recipe, self.workspace, self._place)
         link_model(self.workspace, self._model)
-        open_run(recipe, self.workspace, read_tasks(self._place / recipe.tasks.path), "chaos")
         self._plan(recipe)
-        publish_base(self.workspace, self._model, self._real.bucket_url, "chaos")
+        tasks = read_tasks(self._place / recipe.tasks.path)
+        with contextlib.closing(Ledger.open(self._ledger_url, self._real.bucket_url)) as ledger:
+            ledger.create_run({"run_id": "chaos", "seed": recipe.run.seed, "name": "chaos"})
+            ledger.add_tasks(tasks)
+            publisher = Publisher(Bucket.open(self._real.bucket_url), "chaos")
+            base = publisher.publish(0, None, {}, read_folder(self._model), "base")
+            ledger.commit_version(base)
+            publisher.announce(base)
 
     def _plan(self, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -192,7 +208,11 @@ class Fleet:
             yield self._seen_by("pool")._pool(index)
         yield self._real._grader()
         yield self._seen_by("worker")._worker()
-        yield self._real.trainer("rl")
+        yield self._trainer(self._real)
+
+    def _trainer(self, topology: Topology) -> ProcessSpec:
+        spec = topology.trainer("rl")
+        return spec.model_copy(update={"argv": (*spec.argv, "--ledger", self._ledger_url)})
 
     @property
     def controller_url(self) -> str:
@@ -252,7 +272,7 @@ class Fleet:
         self.ledger.set_meta("training_steps", steps)
         trainer = self._recipe.trainer.model_copy(update={"steps": steps})
         recipe = self._recipe.model_copy(update={"trainer": trainer})
-        self._supervisor.start(dataclasses.replace(self._real, recipe=recipe).trainer("rl"))
+        self._supervisor.start(self._trainer(dataclasses.replace(self._real, recipe=recipe)))
 
     def done(self) -> bool:
         """Whether the trainer has ended by itself, with exit code 0."""
