@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 VLLM   ?= .venv-vllm
+ENVS   ?= .venv-envs
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Not compiled: vLLM imports a small part of it, and keeps what it compiles itself.
@@ -37,6 +38,12 @@ $(VLLM)/.ready: tests/vllm/requirements.txt constraints.txt
 	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' $$(basename $$name | cut -d- -f2) > $$name.dist-info/METADATA
 	@touch $@
 
+# Packages that only adapters need lie in a folder of their own; see the requirements for why.
+$(ENVS)/.ready: $(VENV)/.dev tests/envs/requirements.txt
+	rm -rf $(ENVS)
+	$(PIP) install --no-compile --no-deps --target $(ENVS) -r tests/envs/requirements.txt
+	@touch $@
+
 quickstart: $(VENV)/.quickstart
 	$(BIN)/tradewind run recipes/quickstart.toml --resume
 
@@ -63,18 +70,18 @@ node:
 	} >/dev/null 2>&1 || echo "node is not here and cannot be installed by apt-get"; }
 
 # The environment of vLLM is made while ruff and mypy run.
-prepared: check postgres node $(VLLM)/.ready
+prepared: check postgres node $(ENVS)/.ready $(VLLM)/.ready
 
 test:
 	$(MAKE) -j2 prepared
-	TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest
+	TRADEWIND_ENVS_PACKAGES=$(ENVS) TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest
 
 test-all:
 	$(MAKE) -j2 prepared
-	TRADEWIND_FULL=1 TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest
+	TRADEWIND_FULL=1 TRADEWIND_ENVS_PACKAGES=$(ENVS) TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest
 
 bench: $(VENV)/.dev
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(VLLM) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VLLM) $(ENVS) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
