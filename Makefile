@@ -61,8 +61,9 @@ postgres:
 	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends postgresql; \
 	} >/dev/null 2>&1 || echo "PostgreSQL is not here and cannot be installed by apt-get: its tests are skipped"; }
 
-# The worker in JavaScript is tested with the system's node; it is installed where none is found.
-node:
+# The worker in JavaScript is tested with the system's node; it is installed where none is found,
+# after PostgreSQL: apt-get runs once at a time.
+node: postgres
 	@command -v node >/dev/null || { \
 	as_root=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
 	{ $$as_root apt-get update -qq && \
