@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import blake3
 import pytest
 import zstandard
-from common import postgres
+from common import postgres, s3
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.payloads import SCHEMA, LostPayload, Payloads
@@ -170,3 +171,26 @@ def test_a_ledger_of_another_schema_is_refused_with_a_sentence(tmp_path, schema,
     ledger.close()
     with pytest.raises(UserError, match=rf"{whose} tradewind \(schema {schema}"):
         Ledger.open(tmp_path / "l.sqlite")
+
+
+def test_an_object_store_keeps_them_too(tmp_path, monkeypatch, make_play):
+    with s3.moto() as url:
+        for name, value in s3.environment(url).items():
+            monkeypatch.setenv(name, value)
+        play = make_play(tmp_path / "ledger.sqlite", f"s3://{s3.BUCKET}/run", tasks=2)
+        group = play.closed_group()
+        assert [g.group.group_id for g in play.ledger.claimable(1, 0, 0)] == [group]
+        play.train(1)
+        assert play.reopen().audit() == [], "the ledger knows where they are"
+        with pytest.raises(LostPayload, match=r"in s3://desk/run is missing"):
+            play.ledger.payloads.get("0" * 64)
+        play.ledger.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["ledger.sqlite"], "and none lies here"
+
+
+def test_a_store_that_is_away_is_a_sentence(monkeypatch):
+    for name, value in s3.environment("http://127.0.0.1:9").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("tradewind.ledger.payloads.DEADLINE", timedelta(seconds=0.2))
+    with pytest.raises(UserError, match="token payloads cannot be written"):
+        Payloads.open("s3://desk/run").put({"a": 1})
