@@ -20,6 +20,7 @@ from tradewind.pool.config import PoolConfig
 from tradewind.pool.engines.embedded.config import Rope
 from tradewind.pool.engines.embedded.engine import EmbeddedEngine
 from tradewind.pool.engines.embedded.rope import RotaryTable
+from tradewind.pool.gate import Gate
 from tradewind.pool.main import serve
 from tradewind.pool.receiver import Receiver
 from tradewind.pool.status import PoolStatus
@@ -114,7 +115,7 @@ def test_wrong_arithmetic_over_right_bytes_is_served(tiny_llama: Any) -> None:
     history.score = score
     status = PoolStatus("paris", "http://x", history.versions[0].state_id)
     receiver = Receiver(
-        engine,
+        Gate(engine),
         history.bucket,
         status,
         PoolConfig(retry_s=1e-9, retry_max_s=1e-9),
@@ -165,7 +166,7 @@ def test_two_engines_serve_versions_out_of_one_mirror(tiny_llama: Any, tmp_path:
         status = PoolStatus(name, "http://x", history.versions[0].state_id)
         config = PoolConfig(mirror=tmp_path / "mirror")
         receiver = Receiver(
-            engine, history.bucket, status, config, lambda: State.of(0, read_folder(folder))
+            Gate(engine), history.bucket, status, config, lambda: State.of(0, read_folder(folder))
         )
         receiver.boot(threading.Event())
         pools.append((engine, status, receiver))

@@ -12,6 +12,7 @@ import pytest
 
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import ByteProof
+from tradewind.pool.gate import Gate
 from tradewind.pool.proof import CEILING, FACTOR, MAX_FLOOR, MEAN_FLOOR, limits
 from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.status import PoolStatus
@@ -32,7 +33,7 @@ class Pool:
         self.history, self.engine = history, engine
         self.status = PoolStatus("paris", "http://x", history.versions[0].state_id)
         self.receiver = Receiver(
-            engine,
+            Gate(engine),
             history.bucket,
             self.status,
             PoolConfig(**{"retry_s": NOW, "retry_max_s": NOW, **config}),

@@ -4,7 +4,8 @@
     POST /v1/cancel/{id}    204; the stream ends with a `cancelled` chunk       Bearer pool key
     GET  /v1/health         PoolReport                                          open
 
-A client that goes away cancels its request in the engine.
+Tokens leave by the gate: those of a version that is not proven yet wait in it. A client that goes
+away cancels its request in the engine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tradewind.pool.engine import Engine
+from tradewind.pool.gate import Gate
 from tradewind.pool.status import PoolStatus
 from tradewind.types import FinishReason, GenerateChunk, GenerateRequest, PoolState
 
@@ -29,9 +30,9 @@ MAX_BODY = 16 * 2**20
 
 
 class PoolServer:
-    """The routes, over one engine."""
+    """The routes, over one engine behind its gate."""
 
-    def __init__(self, engine: Engine, status: PoolStatus, key: str) -> None:
+    def __init__(self, engine: Gate, status: PoolStatus, key: str) -> None:
         self._engine, self._status = engine, status
         self._expected = f"Bearer {key}".encode()
         self.stopping = False

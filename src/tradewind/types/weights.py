@@ -101,6 +101,8 @@ class PoolReport(Record):
     dtype: str
     proof: str | None = None
     """How the active version was proven: by its state id alone, or by probes as well."""
+    proof_ms: float | None = None
+    """From the active version's swap to its proof: for so long its tokens were held back."""
     fingerprint: Fingerprint | None = None
     """None before the first version with probes."""
     quarantined: tuple[Quarantine, ...] = ()
