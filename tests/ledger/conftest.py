@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import secrets
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from common import postgres
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
@@ -177,22 +179,28 @@ class Play:
         return step
 
 
-def fresh_database(tmp_path: Path) -> Path | str:
-    """A SQLite path; or, if TRADEWIND_TEST_POSTGRES is a server's URL, a new database there."""
-    server = os.environ.get("TRADEWIND_TEST_POSTGRES")
-    if server is None:
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a database with the ledger's tables, from which others are copied."""
+    if postgres.programs() is None:
+        pytest.skip(postgres.MISSING)
+    with postgres.server(fsync="off") as url:
+        template = postgres.new_database(url)
+        Ledger.open(template).close()
+        yield template
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A place for a ledger, on both kinds of database in turn."""
+    if request.param == "sqlite":
         return tmp_path / "ledger.sqlite"
-    name = f"ledger_{secrets.token_hex(8)}"
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as conn:
-        conn.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return make_url(server).set(database=name).render_as_string(hide_password=False)
+    return postgres.new_copy(request.getfixturevalue("postgres_server"))
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Iterator[Play]:
-    played = Play(fresh_database(tmp_path), tasks=6)
+def play(database: Path | str) -> Iterator[Play]:
+    played = Play(database, tasks=6)
     yield played
     assert played.ledger.audit() == []
     played.ledger.close()

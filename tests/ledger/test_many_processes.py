@@ -1,15 +1,20 @@
-"""Several processes on one file, and processes that are killed between any two calls."""
+"""Several processes on one ledger, and processes that are killed between any two calls."""
 
 from __future__ import annotations
 
 import multiprocessing
 import random
 from collections import Counter
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from sqlalchemy import event
+import pytest
+from sqlalchemy import event, func, select
+from sqlalchemy.exc import DBAPIError
 
+from tradewind.ledger import tables
 from tradewind.ledger.ledger import Ledger
+from tradewind.types import Conflict, Stalled
 
 
 def _work(path: Path, make_play, worker: str, counts) -> None:
@@ -103,3 +108,69 @@ def _one_round(play, rng: random.Random) -> None:
         ledger.write_scores(claim.rollout_id, [play.score(claim.rollout_id, value)])
     play.close()
     play.train(2)
+
+
+def _claim_and_train(path: Path | str, make_play, trainer: str, told) -> None:
+    """Claim one group after the other and commit it as the next step, until none is left."""
+    play = make_play.__new__(make_play)
+    play.path, play.now, play.ledger = path, 1000.0, Ledger.open(path)
+    trained = []
+    while play.ledger.closed():
+        last, parent = play.ledger.last_step(), play.ledger.versions()[-1]
+        number = 0 if last is None else last.step + 1
+        claimed = play.ledger.claimable(1, 0, 0)
+        if not claimed:
+            continue
+        step = play.step(number, claimed[0].group.group_id)
+        made = {"state_id": f"{trainer}{number}", "parent_state_id": parent.state_id}
+        version = play.version(number + 1).model_copy(update=made)
+        with suppress(Conflict):  # the other one was faster, with this group or this step
+            play.ledger.commit_step(step, version)
+            trained += step.group_ids
+    play.ledger.close()
+    told.put((trainer, trained))
+
+
+def test_two_processes_that_claim_at_once_never_train_the_same_group(play):
+    groups = {play.closed_group() for _ in range(12)}
+    play.ledger.close()
+    context = multiprocessing.get_context("fork")
+    told = context.Queue()
+    trainers = [
+        context.Process(target=_claim_and_train, args=(play.path, type(play), name, told))
+        for name in ("one", "two")
+    ]
+    for process in trainers:
+        process.start()
+    trained = [group for _ in trainers for group in told.get(timeout=60)[1]]
+    for process in trainers:
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    assert sorted(trained) == sorted(groups), "each exactly once"
+    play.reopen()
+    assert [step.step for step in play.ledger.steps()] == list(range(12))
+
+
+def test_what_is_read_together_is_of_one_moment(play):
+    """A status that counts a group in two states, or a step without its groups, is no status."""
+    play.closed_group()
+    with play.ledger.read() as conn:
+        before = conn.execute(select(func.count()).select_from(tables.steps)).scalar_one()
+        assert play.train(1) is not None, "a reader blocks no writer"
+        after = conn.execute(select(func.count()).select_from(tables.steps)).scalar_one()
+    assert (before, after) == (0, 0)
+    assert len(play.ledger.steps()) == 1
+
+
+def test_a_writer_that_hangs_is_not_waited_for_for_ever(play, monkeypatch):
+    """SQLite cannot end another process's transaction, so the wait ends; PostgreSQL can."""
+    monkeypatch.setattr("tradewind.ledger.database.BUSY_TIMEOUT_S", 0.2)
+    hanging, other = Ledger.open(play.path), Ledger.open(play.path)
+    with suppress(DBAPIError), hanging.write() as conn:
+        refused = pytest.raises(Stalled, match="another writer")
+        with refused if conn.dialect.name == "sqlite" else nullcontext():
+            other.set_meta("mine", 1)
+    other.set_meta("mine", 2)
+    assert other.meta("mine") == 2
+    for ledger in (hanging, other):
+        ledger.close()

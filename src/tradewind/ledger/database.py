@@ -2,7 +2,9 @@
 
 SQLite: write-ahead log, `BEGIN IMMEDIATE` for writers (so a transaction never fails half-way for
 want of the lock), readers see a snapshot and block nobody. PostgreSQL: a transaction-scoped
-advisory lock gives writers the same order.
+advisory lock gives writers the same order, and each of their statements sees all that was committed
+before it; readers are REPEATABLE READ. A writer that hangs is not waited for longer than
+`BUSY_TIMEOUT_S`; on PostgreSQL its transaction is ended.
 """
 
 from __future__ import annotations
@@ -27,16 +29,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from tradewind.ledger import tables
-from tradewind.types.errors import UserError
+from tradewind.types.errors import Stalled, UserError
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 """A result row; its columns are those of the query."""
 
 BUSY_TIMEOUT_S = 30.0
 _WRITER_LOCK = 0x7472_6164  # any constant: the advisory lock of this program's writers
+_SIGNS_OF_WAITING = ("database is locked", "lock timeout")
 
 
 class Database:
@@ -52,7 +55,7 @@ class Database:
 
         Raises `UserError` if it cannot be opened or was written by another schema.
         """
-        address = str(url) if "://" in str(url) else f"sqlite:///{url}"
+        address = _address(url)
         try:
             engine = create_engine(address, **_engine_options(address))
             if engine.dialect.name == "sqlite":
@@ -62,8 +65,14 @@ class Database:
         except (ArgumentError, DBAPIError) as error:
             raise UserError(
                 f"the ledger cannot be opened ({_first_line(error)})",
-                value=make_url(address).render_as_string() if "://" in address else address,
+                value=_shown(address),
                 fix="give a writable folder or a reachable database",
+            ) from error
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"the ledger's driver {error.name!r} is not installed",
+                value=_shown(address),
+                fix="pip install 'tradewind[postgres]', or give a path for SQLite",
             ) from error
         return database
 
@@ -74,29 +83,29 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A snapshot: all that is read in it belongs together."""
-        with self._engine.connect() as conn, conn.begin():
-            yield conn
+        with self._engine.connect() as conn:
+            if conn.dialect.name == "postgresql":
+                conn = conn.execution_options(isolation_level="REPEATABLE READ")
+            with conn.begin():
+                yield conn
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[Connection]:
         """The only writer until it ends; all or nothing.
 
         A killed process never loses what was committed. `durable` holds through a power cut too,
-        for the few records that have a counterpart outside (a published version).
+        for the few records that have a counterpart outside (a published version). Raises `Stalled`
+        if another writer does not end.
         """
-        with self._writing, self._engine.connect() as conn:
-            conn = conn.execution_options(tradewind_write=True)
-            sqlite_sync = durable and conn.dialect.name == "sqlite"
-            if sqlite_sync:
-                _pragma(conn, "synchronous=FULL")
-            try:
-                with conn.begin():
-                    if conn.dialect.name == "postgresql":
-                        conn.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+        if not self._writing.acquire(timeout=BUSY_TIMEOUT_S):
+            raise _stalled("a thread of this process")
+        try:
+            with self._engine.connect() as conn:
+                conn = conn.execution_options(tradewind_write=True)
+                with _synced(conn, durable), _begun(conn):
                     yield conn
-            finally:
-                if sqlite_sync:
-                    _pragma(conn, "synchronous=NORMAL")
+        finally:
+            self._writing.release()
 
     def _create_tables(self) -> None:
         with self.read() as conn:
@@ -112,6 +121,38 @@ class Database:
                 value=str(self._engine.url),
                 fix="use the version of tradewind that wrote it, or start a new run",
             )
+
+
+@contextmanager
+def _begun(conn: Connection) -> Iterator[None]:
+    """A transaction that holds the writers' lock; it commits, or rolls back on an error."""
+    try:
+        transaction = conn.begin()
+        if conn.dialect.name == "postgresql":
+            conn.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+    except OperationalError as error:
+        if not any(sign in str(error.orig) for sign in _SIGNS_OF_WAITING):
+            raise
+        raise _stalled("another process") from error
+    with transaction:
+        yield
+
+
+@contextmanager
+def _synced(conn: Connection, durable: bool) -> Iterator[None]:
+    """Whether SQLite's commit waits for the disk; PostgreSQL's always does."""
+    if not durable or conn.dialect.name != "sqlite":
+        yield
+        return
+    _pragma(conn, "synchronous=FULL")
+    try:
+        yield
+    finally:
+        _pragma(conn, "synchronous=NORMAL")
+
+
+def _stalled(owner: str) -> Stalled:
+    return Stalled("another writer of the ledger", owner=owner, seconds=BUSY_TIMEOUT_S)
 
 
 def _schema(conn: Connection) -> int | None:
@@ -138,10 +179,34 @@ def put(conn: Connection, table: Table, key: Mapping[str, Any], values: Mapping[
         conn.execute(insert(table).values({**key, **values}))
 
 
+def _address(url: str | Path) -> str:
+    """A path as the URL of SQLite; PostgreSQL by psycopg 3 unless the URL names another driver."""
+    scheme, found, rest = str(url).partition("://")
+    if not found:
+        return f"sqlite:///{url}"
+    return f"postgresql+psycopg://{rest}" if scheme in ("postgresql", "postgres") else str(url)
+
+
+def _shown(address: str) -> str:
+    """An address without its password."""
+    try:
+        return make_url(address).render_as_string()
+    except ArgumentError:
+        return address
+
+
 def _engine_options(address: str) -> dict[str, Any]:
-    if not address.startswith("sqlite"):
-        return {"pool_pre_ping": True}
-    return {"connect_args": {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}}
+    if address.startswith("sqlite"):
+        return {"connect_args": {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}}
+    if not address.startswith("postgresql"):
+        return {}
+    limit_ms = int(BUSY_TIMEOUT_S * 1000)
+    # A transaction that hangs is ended while those who wait for it still do.
+    limits = f"-c lock_timeout={limit_ms} -c idle_in_transaction_session_timeout={limit_ms // 2}"
+    return {
+        "pool_pre_ping": True,
+        "connect_args": {"connect_timeout": int(BUSY_TIMEOUT_S), "options": limits},
+    }
 
 
 def _speak_sqlite(engine: Engine) -> None:
