@@ -88,7 +88,9 @@ class Lineage:
         return tuple(tuple(ids) for ids in known)
 
     def resume(self, leaves: Mapping[str, Leaf], tensors: TensorSet | None) -> None:
-        """The trainer holds `version`; shortcuts to it may have been lost."""
+        """The trainer holds `version`, and its tensors if it is one rank; shortcuts to it may have
+        been lost.
+        """
         assert root(leaves) == self.version.state_id, "the weights in memory are the newest version"
         self.leaves = leaves
         self._offer(tensors)
@@ -122,14 +124,14 @@ class Lineage:
     ) -> None:
         """Let pools see a committed version; it is the parent from now on.
 
-        Without its tensors, which a rank of several does not hold, it gets no shortcuts.
+        Without its tensors, which a rank of several does not hold, the ladder fetches them.
         """
         self._publisher.announce(version)
         self.version, self.leaves = version, leaves
         self._offer(tensors)
 
     def _offer(self, tensors: TensorSet | None) -> None:
-        if self._ladder is not None and tensors is not None:
+        if self._ladder is not None:
             self._ladder.offer(self.version, tensors)
 
     def collect(self) -> int:
