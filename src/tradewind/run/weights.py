@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from tradewind.types import UserError
 from tradewind.weights import pointer
 from tradewind.weights.bucket import Bucket, NotInBucket
 from tradewind.weights.chain import read_base
-from tradewind.weights.collect import GRACE_S, KEEP, delete_garbage, find_garbage
+from tradewind.weights.collect import GRACE_S, KEEP, Collector, Garbage, find_garbage
 from tradewind.weights.manifest import pointer_key
 from tradewind.weights.publish import Publisher
 from tradewind.weights.serving import promote as promote_version
@@ -75,18 +76,27 @@ def collect(
         typer.Option("--live", metavar="VERSION", help="Version of a pool at work; repeat."),
     ] = None,
     keep: Annotated[int, typer.Option(help="Newest versions that stay reachable.")] = KEEP,
-    grace: Annotated[float, typer.Option(help="Age below which nothing goes, in s.")] = GRACE_S,
+    grace: Annotated[
+        float, typer.Option(help="Deleted is what is still garbage after so many s.")
+    ] = GRACE_S,
     delete: Annotated[bool, typer.Option("--delete", help="Delete; otherwise only say.")] = False,
 ) -> None:
-    """Find the objects that no pool can need any more, and delete them with --delete."""
+    """Find the objects that no pool can need any more; with --delete, look again after the grace
+    and delete those that nobody needs then. If nobody writes to the bucket, --grace 0 is safe.
+    """
     store = Bucket.open(bucket)
-    garbage = find_garbage(store, _run_id(store), live or (), keep=keep, grace_s=grace)
-    said = f"{len(garbage.objects)} objects, {garbage.size / 1e6:.3f} MB"
-    if delete:
-        delete_garbage(store, garbage)
-        print(f"deleted {said}")
-    else:
+    run_id, held = _run_id(store), live or ()
+    said = _said(find_garbage(store, run_id, held, keep=keep))
+    if not delete:
         print(f"nobody needs {said}; add --delete to delete them")
+        return
+    collector = Collector(store, run_id, keep=keep, grace_s=grace)
+    deleted = collector.collect(held)
+    if grace > 0:
+        print(f"nobody needs {said}; what nobody needs in {grace:g} s either is deleted then")
+        time.sleep(grace)
+        deleted = collector.collect(held)
+    print(f"deleted {_said(deleted)}")
 
 
 @app.command()
@@ -95,6 +105,10 @@ def keygen() -> None:
     secret = new_key()
     print(f"{VARIABLE}={secret}")
     print(f'trust = ["{Signer(secret).public}"]')
+
+
+def _said(garbage: Garbage) -> str:
+    return f"{len(garbage.objects)} objects, {garbage.size / 1e6:.3f} MB"
 
 
 def _run_id(bucket: Bucket) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import UserError, WeightVersion
 from tradewind.weights.bucket import Bucket
-from tradewind.weights.collect import delete_garbage, find_garbage
+from tradewind.weights.collect import Collector
 from tradewind.weights.digest import Leaf, root
 from tradewind.weights.follow import Follower
 from tradewind.weights.ladder import Ladder, LadderStatus
@@ -48,6 +48,7 @@ class Lineage:
             )
         self._ledger, self._bucket, self._run_id, self._base = ledger, bucket, run_id, base
         self._publisher = Publisher(bucket, run_id, signer=Signer.from_environment())
+        self._collector = Collector(bucket, run_id)
         if not ledger.versions():
             ledger.commit_version(self._publisher.publish(0, None, {}, base, "base"))
         first = State.of(0, base)
@@ -135,15 +136,14 @@ class Lineage:
             self._ladder.offer(self.version, tensors)
 
     def collect(self) -> int:
-        """Delete what no pool needs any more; the bytes that are free now.
+        """Delete what no pool has needed for a while; the bytes that are free now.
 
         Raises:
             RefusedWeights: something in the bucket is damaged; nothing is deleted then.
         """
         reports = self._ledger.pools(since=time.time() - LIVE_S)
         live = [report.version for report in reports]
-        garbage = find_garbage(self._bucket, self._run_id, live)
-        return delete_garbage(self._bucket, garbage)
+        return self._collector.collect(live).size
 
     def close(self, deadline_s: float) -> LadderStatus:
         """Let the shortcuts that are due be published, for at most `deadline_s` seconds."""
