@@ -28,6 +28,16 @@ def project(tmp_path):
         "    return Outcome(status='completed', artefacts={'by': NAME, 'model': policy.model})\n"
         "def plain(task, policy):\n"
         "    return None\n"
+        "class Desk:\n"
+        "    async def rollout(self, task, policy):\n"
+        "        return Outcome(status='completed', artefacts={'by': 'a method'})\n"
+        "desk = Desk()\n"
+        "class Needy(Desk):\n"
+        "    def __init__(self, database):\n"
+        "        pass\n"
+    )
+    (package / "single.py").write_text(
+        "from somedesk.env import Desk\nclass Only(Desk):\n    pass\n"
     )
     (package / "broken.py").write_text("import a_module_that_is_not_there\n")
     return tmp_path
@@ -39,12 +49,22 @@ def test_an_environment_is_found_by_path_with_its_packages_imports(project):
     outcome = asyncio.run(env({}, policy))
     assert outcome.artefacts == {"by": "agent", "model": "m"}
     assert load_env("somedesk.env:rollout") is env
+    assert load_env("somedesk.env") is env, "rollout is the name if none is given"
+
+
+@pytest.mark.parametrize("name", ["env.py:Desk", "env.py:desk", "single.py"])
+def test_an_environment_may_be_a_class_or_an_object_with_a_method(project, name):
+    env = load_env(f"{project}/somedesk/{name}")
+    policy = Policy(base_url="b", api_key="k", model="m", deadline=0.0)
+    assert asyncio.run(env({}, policy)).artefacts == {"by": "a method"}
 
 
 @pytest.mark.parametrize(
     "entry,says",
     [
-        ("{0}/somedesk/env.py", "does not name an environment"),
+        (":rollout", "does not name an environment"),
+        ("{0}/somedesk/agent.py", "has no 'rollout'"),
+        ("{0}/somedesk/env.py:Needy", "cannot be made .*database"),
         ("{0}/somedesk/gone.py:rollout", "file does not exist"),
         ("{0}/somedesk/env.py:gone", "has no 'gone'"),
         ("{0}/somedesk/env.py:plain", "not an async function"),

@@ -10,6 +10,7 @@ import httpx
 import openai
 import pytest
 
+from tradewind.envs.protocol import AgentFailed
 from tradewind.types import Lease, Outcome, OutcomeStatus
 from tradewind.worker.play import play
 
@@ -36,6 +37,13 @@ def api_error(status: int) -> openai.APIStatusError:
     request = httpx.Request("POST", "http://x/v1/chat/completions")
     response = httpx.Response(status, request=request)
     return openai.APIStatusError("refused", response=response, body=None)
+
+
+def http_error(url: str, status: int | None) -> httpx.HTTPError:
+    request = httpx.Request("POST", url)
+    if status is None:
+        return httpx.ConnectError("refused", request=request)
+    return httpx.HTTPStatusError("no", request=request, response=httpx.Response(status))
 
 
 def raises(error: BaseException):
@@ -65,6 +73,12 @@ def test_the_agent_gets_the_models_address_and_never_the_result_key():
     "error,status",
     [
         (KeyError("x"), OutcomeStatus.ENV_ERROR),
+        (AgentFailed("no such tool"), OutcomeStatus.AGENT_ERROR),
+        (http_error("http://x/v1/chat/completions", 400), OutcomeStatus.AGENT_ERROR),
+        (http_error("http://x/v1/chat/completions", 503), OutcomeStatus.INFRA_ERROR),
+        (http_error("http://x/v1/chat/completions", None), OutcomeStatus.INFRA_ERROR),
+        (http_error("http://their-product/orders", 400), OutcomeStatus.ENV_ERROR),
+        (http_error("http://their-product/orders", None), OutcomeStatus.ENV_ERROR),
         (TimeoutError("their own"), OutcomeStatus.ENV_ERROR),
         (SystemExit(0), OutcomeStatus.ENV_ERROR),
         (api_error(400), OutcomeStatus.AGENT_ERROR),

@@ -8,210 +8,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
-import openai
 import pytest
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
+from lossy_proxy import LossyProxy
+from playground import play, shout, site, speak, worker
 
-from tradewind.controller.config import ControllerConfig
-from tradewind.controller.controller import Controller
-from tradewind.controller.keys import Keys
-from tradewind.controller.main import listen, serve
-from tradewind.ledger import keys as ledger_keys
-from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.keys import digest
 from tradewind.ledger.rollouts import LeaseTerms
-from tradewind.types import (
-    Completion,
-    Outcome,
-    PoolReport,
-    Task,
-    Turn,
-    TurnState,
-    UserError,
-    VersionSpan,
-    WeightVersion,
-    turn_id,
-)
+from tradewind.ledger.tenants import Tenant
+from tradewind.types import Outcome, UserError
 from tradewind.worker.client import ControllerClient
 from tradewind.worker.config import WorkerConfig
+from tradewind.worker.play import player
 from tradewind.worker.worker import Worker
-
-KEYS = Keys(worker="worker-key", pool="pool-key", admin="admin-key")
-
-
-class Endpoint:
-    """Answers every chat with its last message, and captures turns as the gateway would."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self.app = Starlette(routes=[Route("/v1/chat/completions", self.chat, methods=["POST"])])
-
-    async def chat(self, request: Request) -> JSONResponse:
-        key = request.headers["authorization"].removeprefix("Bearer ")
-        session = self._ledger.session(ledger_keys.digest(key))
-        if session is None or not session.open:
-            return JSONResponse({"error": {"message": "the rollout is over"}}, 409)
-        messages = (await request.json())["messages"]
-        self._capture(session.rollout_id, messages)
-        message = {"role": "assistant", "content": messages[-1]["content"].upper()}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return JSONResponse(
-            {
-                "id": "x",
-                "object": "chat.completion",
-                "created": 0,
-                "model": "m",
-                "choices": [choice],
-            }
-        )
-
-    def _capture(self, rollout: str, messages) -> None:
-        index = len(self._ledger.turns(rollout))
-        intent = Turn(
-            turn_id=turn_id(rollout, index),
-            rollout_id=rollout,
-            index=index,
-            parent=None,
-            state="intent",
-            prompt_ids=(1,),
-            completion=None,
-            temperature=1.0,
-            messages=tuple(messages),
-            started_at=time.time(),
-        )
-        self._ledger.write_intent(intent)
-        done = Completion(
-            output_ids=(2,),
-            logprobs=(-0.1,),
-            spans=(VersionSpan(version=0, count=1),),
-            finish_reason="stop",
-            pool="p",
-        )
-        changes = {"state": TurnState.DONE, "completion": done, "finished_at": time.time()}
-        self._ledger.finish_turn(intent.model_copy(update=changes))
-
-
-def prepare(path: Path) -> Ledger:
-    ledger = Ledger.open(path)
-    ledger.create_run({"seed": 3})
-    ledger.add_tasks(
-        Task(task_id=f"t{i}", kind="k", split="train", input={"q": f"q{i}"}, reference={})
-        for i in range(8)
-    )
-    base = {"version": 0, "state_id": "s0", "parent_state_id": None, "manifest": "m"}
-    ledger.commit_version(WeightVersion(**base, stage="base", bytes_shipped=0, bytes_full=1))
-    pool = {"pool": "p", "url": "u", "base_state_id": "s0", "version": 0, "state": "serving"}
-    load = {"max_batch": 8, "running": 0, "waiting": 0, "tokens_per_s": 0.0, "dtype": "fp32"}
-    ledger.record_pool(PoolReport(**pool, **load, at=0.0), now=time.time())
-    ledger.set_meta("training_open", True)
-    return ledger
-
-
-class Site:
-    """Controller and endpoint, served on loopback in this event loop."""
-
-    def __init__(self, ledger: Ledger, settings) -> None:
-        self.ledger, self._settings, self.port = ledger, settings, 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    async def start_controller(self) -> None:
-        listener = listen("127.0.0.1", self.port)
-        self.port = listener.getsockname()[1]
-        config = ControllerConfig(
-            **{
-                "tick_s": 0.01,
-                "group_size": 2,
-                "groups_per_step": 2,
-                "pool_alive_s": 1e6,
-                "gateway_url": self.gateway_url,
-                **self._settings,
-            }
-        )
-        self.controller = Controller(config, self.ledger)
-        self._serving = asyncio.create_task(serve(self.controller, KEYS, listener))
-
-    async def stop_controller(self) -> None:
-        self.controller.stop()
-        await self._serving
-
-    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, self.ledger.counts()
-            await asyncio.sleep(0.01)
-
-    def finished(self) -> int:
-        return self.ledger.counts().rollouts.get("finished", 0)
-
-
-@asynccontextmanager
-async def site(path: Path, **settings):
-    ledger = prepare(path)
-    made = Site(ledger, settings)
-    gateway_socket = listen("127.0.0.1", 0)
-    made.gateway_url = f"http://127.0.0.1:{gateway_socket.getsockname()[1]}/v1"
-    config = uvicorn.Config(Endpoint(ledger).app, log_level="warning", timeout_graceful_shutdown=1)
-    gateway = uvicorn.Server(config)
-    serving = asyncio.create_task(gateway.serve(sockets=[gateway_socket]))
-    await made.start_controller()
-    try:
-        yield made
-    finally:
-        await made.stop_controller()
-        gateway.should_exit = True
-        await serving
-        assert ledger.audit() == []
-        ledger.close()
-
-
-@asynccontextmanager
-async def worker(url: str, env, **settings):
-    config = WorkerConfig(**{"wait_s": 0.2, "retry_s": 0.01, "grace_s": 5.0, **settings})
-    async with ControllerClient(url, "worker-key", config) as client:
-        made = Worker(env, client, config)
-        running = asyncio.create_task(made.run())
-        try:
-            yield made
-        finally:
-            made.stop()
-            await running
-
-
-async def speak(task, policy) -> Outcome:
-    """The toy environment: one chat, by the lightest client."""
-    async with httpx.AsyncClient(verify=False) as client:
-        answer = await client.post(
-            policy.base_url + "/chat/completions",
-            headers={"authorization": f"Bearer {policy.api_key}"},
-            json={"model": policy.model, "messages": [{"role": "user", "content": task["q"]}]},
-        )
-    answer.raise_for_status()
-    said = answer.json()["choices"][0]["message"]["content"]
-    return Outcome(status="completed", artefacts={"said": said})
-
-
-async def shout(task, policy) -> Outcome:
-    """The same with the stock client."""
-    async with openai.AsyncOpenAI(base_url=policy.base_url, api_key=policy.api_key) as client:
-        answer = await client.chat.completions.create(
-            model=policy.model, messages=[{"role": "user", "content": task["q"]}]
-        )
-    return Outcome(status="completed", artefacts={"said": answer.choices[0].message.content})
-
-
-def play(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(scenario())
 
 
 def test_rollouts_are_played_and_reported(tmp_path):
@@ -324,7 +134,7 @@ def test_a_wrong_key_is_a_user_error(tmp_path):
             config = WorkerConfig(wait_s=0.1)
             async with ControllerClient(s.url, "wrong", config) as client:
                 with pytest.raises(UserError, match="TRADEWIND_WORKER_KEY"):
-                    await Worker(shout, client, config).run()
+                    await Worker(player(shout), client, config).run()
 
     play(scenario)
 
@@ -342,11 +152,18 @@ async def rollout(task, policy):
 """
 
 
-def start_process(folder: Path, url: str, key: str) -> subprocess.Popen[str]:
-    (folder / "toy_env.py").write_text(ENV_FILE)
-    argv = [sys.executable, "-m", "tradewind.worker", "--controller", url]
-    argv += ["--env", f"{folder}/toy_env.py:rollout", "--concurrency", "2"]
+def start_process(
+    folder: Path,
+    url: str,
+    key: str,
+    source: str = ENV_FILE,
+    variables: dict[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    (folder / "toy_env.py").write_text(source)
+    argv = [sys.executable, "-m", "tradewind.worker", f"{folder}/toy_env.py"]
+    argv += ["--controller", url, "--concurrency", "2"]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TRADEWIND_WORKER_KEY": key}
+    env |= variables or {}
     return subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env)
 
 
@@ -376,5 +193,111 @@ def test_a_killed_workers_rollouts_are_played_again(tmp_path):
             async with worker(s.url, speak):
                 await s.until(lambda: s.finished() == 12)
             assert [e.subject for e in s.ledger.events()] == [victim.rollout_id]
+
+    play(scenario)
+
+
+def test_a_rollout_goes_on_through_a_network_drop_and_its_outcome_arrives_once(tmp_path):
+    """OpenRLHF's and verifiers' users lose loaded workers to a missed heartbeat (PR#1599)."""
+    release = asyncio.Event()
+    calls: list[str] = []
+
+    async def slow(task, policy) -> Outcome:
+        outcome = await speak(task, policy)
+        calls.append(policy.api_key)
+        await release.wait()
+        return outcome
+
+    async def scenario() -> None:
+        async with (
+            site(tmp_path / "l.sqlite", heartbeat_s=0.02) as s,
+            LossyProxy(s.port) as proxy,
+            worker(proxy.url, slow, concurrency=2),
+        ):
+            await s.until(lambda: len(calls) == 2)
+            proxy.is_down = True
+            proxy.cut()
+            release.set()
+            assert s.finished() == 0
+            proxy.lose_after = b"/outcome"  # and once it is up, the first answer is lost, too
+            proxy.is_down = False
+            await proxy.lost.wait()
+            await s.until(lambda: s.finished() == 12)
+            assert len(calls) == len(set(calls)) == 12, "nothing was played twice"
+            assert s.ledger.events() == [], "no lease was lost"
+
+    play(scenario)
+
+
+def test_a_lease_that_was_lost_on_the_way_is_not_burnt(tmp_path):
+    async def scenario() -> None:
+        async with site(tmp_path / "l.sqlite") as s, LossyProxy(s.port) as proxy:
+            proxy.lose_after = b"/v1/leases"
+            async with worker(proxy.url, speak, concurrency=1, wait_s=5.0):
+                await proxy.lost.wait()
+                await s.until(lambda: s.finished() == 12)
+            assert s.ledger.counts().rollouts == {"finished": 12}, "none is held by nobody"
+
+    play(scenario)
+
+
+CURIOUS_ENV = """
+import os, subprocess, httpx
+from tradewind.types import Outcome
+
+async def rollout(task, policy):
+    async with httpx.AsyncClient(base_url=policy.base_url) as client:
+        await client.post("/chat/completions",
+            headers={"authorization": "Bearer " + policy.api_key},
+            json={"model": policy.model, "messages": [{"role": "user", "content": task["q"]}]})
+    shell = subprocess.run("env", shell=True, capture_output=True, text=True).stdout
+    if task["q"] in ("q0", "q1"):
+        raise KeyError(f"refused for {os.environ['SHOP_API_KEY']}")
+    return Outcome(status="completed", artefacts={"env": shell, "worker": "tw" in shell})
+"""
+
+
+def test_nothing_of_the_workers_environment_leaves_it(tmp_path):
+    secrets = {"SHOP_API_KEY": "shop-secret-123", "DB_PASSWORD": "correct-horse-battery"}
+
+    async def scenario() -> None:
+        async with site(tmp_path / "l.sqlite") as s, LossyProxy(s.port) as proxy:
+            process = start_process(tmp_path, proxy.url, "worker-key", CURIOUS_ENV, secrets)
+            await s.until(lambda: s.finished() == 12)
+            process.send_signal(signal.SIGTERM)
+            _out, said = await asyncio.to_thread(process.communicate)
+            for secret in secrets.values():
+                assert secret.encode() not in proxy.sent
+            assert b"[removed: SHOP_API_KEY]" in proxy.sent and "SHOP_API_KEY" in said
+            keyed = proxy.sent.count(b"worker-key")
+            assert keyed == proxy.sent.count(b"POST /v1/leases"), "only to ask for a lease"
+            assert b"TRADEWIND_WORKER_KEY" not in proxy.sent, "an agent's shell does not inherit it"
+
+    play(scenario)
+
+
+def test_a_tenant_over_its_quota_waits_as_long_as_it_is_told(tmp_path):
+    async def scenario() -> None:
+        async with site(tmp_path / "l.sqlite") as s:
+            s.ledger.add_tenant(Tenant(name="acme", max_open=1), digest("acme-key"))
+            release = asyncio.Event()
+
+            async def slow(task, policy) -> Outcome:
+                outcome = await speak(task, policy)
+                await release.wait()
+                return outcome
+
+            async with worker(s.url, slow, key="acme-key") as working:
+                refused = asyncio.Event()
+
+                async def watch(answer) -> None:
+                    if answer.status_code == 429:
+                        refused.set()
+
+                working._client._http.event_hooks = {"response": [watch]}
+                await refused.wait()
+                assert s.ledger.counts().rollouts["running"] == 1
+                release.set()
+                await s.until(lambda: s.finished() >= 2)
 
     play(scenario)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -12,17 +12,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tradewind.controller.bodies import Body, TooLarge, read_body
 from tradewind.controller.controller import Controller
 from tradewind.controller.keys import Keys, Unauthorized, bearer
+from tradewind.controller.leasing import Asked
 from tradewind.controller.status import status
+from tradewind.controller.tenants import tenant_routes
 from tradewind.ledger import keys as ledger_keys
+from tradewind.ledger.tenants import OverQuota, Tenant
 from tradewind.types.errors import Conflict, UserError
 from tradewind.types.ids import RolloutId
-from tradewind.types.outcome import Outcome
+from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.types.task import Split
 from tradewind.types.weights import PoolReport
 
-Body = TypeVar("Body", bound=BaseModel)
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost", "testclient")
@@ -34,6 +37,15 @@ class LeaseRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     worker: str = Field(min_length=1, max_length=200)
     wait_s: float = Field(default=0.0, ge=0)
+    request: str | None = Field(default=None, min_length=1, max_length=200)
+    """The caller's id of this request: an answer that was lost on the way is given again."""
+
+
+class CancelRequest(BaseModel):
+    """Body of `POST /v1/rollouts/{id}/cancel`."""
+
+    model_config = ConfigDict(extra="forbid")
+    reason: str = Field(default="no reason given", max_length=2000)
 
 
 class EvalRequest(BaseModel):
@@ -53,10 +65,6 @@ class TrainingRequest(BaseModel):
     open: bool
 
 
-class TooLarge(Exception):
-    """A request body over the limit."""
-
-
 class Routes:
     """One method per route; `application` binds them."""
 
@@ -64,10 +72,14 @@ class Routes:
         self._controller, self._ledger, self._keys = controller, controller.ledger, keys
 
     async def lease(self, request: Request) -> Response:
-        """`POST /v1/leases`: 200 with a lease, 204 if there is none within `wait_s`."""
-        self._keys.require(request, "worker")
-        asked = await self._body(request, LeaseRequest)
-        lease = await self._controller.lease(asked.worker, asked.wait_s, request.is_disconnected)
+        """`POST /v1/leases`: 200 with a lease, 204 if there is none within `wait_s`.
+
+        429 with Retry-After when a tenant's quota is used up.
+        """
+        tenant = await self._tenant(request)
+        body = await self._body(request, LeaseRequest)
+        asked = Asked(body.worker, tenant, body.request)
+        lease = await self._controller.lease(asked, body.wait_s, request.is_disconnected)
         return Response(status_code=204) if lease is None else _json(lease)
 
     async def heartbeat(self, request: Request) -> Response:
@@ -82,6 +94,24 @@ class Routes:
         outcome = await self._body(request, Outcome)
         counts_as = await self._controller.call(self._ledger.finish, rollout, outcome, time.time())
         return JSONResponse({"rollout_id": rollout, "status": counts_as.value})
+
+    async def cancel(self, request: Request) -> Response:
+        """`POST /v1/rollouts/{id}/cancel`: it ends as null; 200 if repeated, 409 after its end."""
+        rollout = await self._rollout(request)
+        asked = await self._body(request, CancelRequest)
+        ended = Outcome(status=OutcomeStatus.INFRA_ERROR, detail=f"cancelled: {asked.reason}")
+        counts_as = await self._controller.call(self._ledger.finish, rollout, ended, time.time())
+        return JSONResponse({"rollout_id": rollout, "status": counts_as.value})
+
+    async def rollout(self, request: Request) -> Response:
+        """`GET /v1/rollouts/{id}`: what came of it; 404 if another tenant's key leased it."""
+        tenant = await self._tenant(request)
+        rollout = request.path_params["rollout"]
+        name = None if tenant is None else tenant.name
+        view = await self._controller.call(self._ledger.rollout_of_tenant, rollout, name)
+        if view is None:
+            return _error(404, f"no rollout {rollout} was leased with this worker key")
+        return _json(view)
 
     async def pool_report(self, request: Request) -> Response:
         """`POST /v1/pools/report`: which versions' proofs are on record."""
@@ -127,7 +157,25 @@ class Routes:
         facts = await controller.call(controller.rounds.facts)
         events = await controller.call(self._ledger.events)
         stalled = controller.rounds.stalls.stalled_s(facts.now)
-        return JSONResponse(status(facts, controller.config, events, stalled))
+        nulls = await controller.call(self._ledger.null_rates)
+        tenants = await controller.call(self._ledger.tenants, facts.now)
+        return JSONResponse(
+            {
+                **status(facts, controller.config, events, stalled),
+                "nulls_by_task": [rate.model_dump() for rate in nulls],
+                "tenants": [use.model_dump() for use in tenants],
+            }
+        )
+
+    async def _tenant(self, request: Request) -> Tenant | None:
+        """Whose worker key the request bears; None for the run's own. Raises `Unauthorized`."""
+        if self._keys.bears(request, "worker"):
+            return None
+        digest = ledger_keys.digest(bearer(request))
+        tenant = await self._controller.call(self._ledger.tenant_of_key, digest)
+        if tenant is None:
+            self._keys.require(request, "worker")
+        return tenant
 
     async def _rollout(self, request: Request) -> RolloutId:
         """The rollout in the path, if the request bears its result key."""
@@ -139,13 +187,7 @@ class Routes:
         return rollout
 
     async def _body(self, request: Request, model: type[Body]) -> Body:
-        limit = self._controller.config.max_body_bytes
-        body = bytearray()
-        async for piece in request.stream():
-            body += piece
-            if len(body) > limit:
-                raise TooLarge(f"the body has more than {limit} bytes")
-        return model.model_validate_json(bytes(body))
+        return await read_body(request, model, self._controller.config.max_body_bytes)
 
 
 def application(controller: Controller, keys: Keys) -> Starlette:
@@ -156,6 +198,9 @@ def application(controller: Controller, keys: Keys) -> Starlette:
             _route("POST", "/v1/leases", routes.lease),
             _route("POST", "/v1/rollouts/{rollout}/heartbeat", routes.heartbeat),
             _route("POST", "/v1/rollouts/{rollout}/outcome", routes.outcome),
+            _route("POST", "/v1/rollouts/{rollout}/cancel", routes.cancel),
+            _route("GET", "/v1/rollouts/{rollout}", routes.rollout),
+            *tenant_routes(controller, keys),
             _route("POST", "/v1/pools/report", routes.pool_report),
             _route("POST", "/v1/evals", routes.request_eval),
             _route("GET", "/v1/evals/{name}", routes.eval_result),
@@ -165,6 +210,7 @@ def application(controller: Controller, keys: Keys) -> Starlette:
         exception_handlers={
             Unauthorized: _answer(401),
             Conflict: _answer(409),
+            OverQuota: _over_quota,
             UserError: _answer(400),
             TooLarge: _answer(413),
             ValidationError: _answer(422),
@@ -178,6 +224,13 @@ def _route(method: str, path: str, endpoint: Endpoint) -> Route:
 
 def _answer(code: int) -> Callable[[Request, Exception], Response]:
     return lambda _request, error: _error(code, _sentence(error))
+
+
+def _over_quota(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, OverQuota)
+    answer = _error(429, str(error))
+    answer.headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    return answer
 
 
 def _sentence(error: Exception) -> str:

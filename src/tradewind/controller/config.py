@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pydantic import Field, model_validator
 
 from tradewind.types.config import Config
@@ -30,7 +32,10 @@ class ControllerConfig(Config):
     max_running: int = Field(default=64, ge=1)
     """Rollouts that run at the same time, over all workers."""
     max_refills: int = Field(default=16, ge=0)
-    """Null rollouts of one group that are replaced; with one more the group is rejected."""
+    """Null rollouts of one group that are replaced; one more, and it goes on as it is or ends."""
+    min_group_share: float = Field(default=0.5, gt=0, le=1)
+    """A group whose nulls are replaced no more is trained if at least this share of `group_size`
+    rollouts (and never fewer than two of several) is not null; otherwise it is rejected."""
     lease_ttl_s: float = Field(default=30.0, gt=0)
     """A lease is lost after so long without heartbeat or model traffic, in seconds."""
     heartbeat_s: float = Field(default=5.0, gt=0)
@@ -49,6 +54,11 @@ class ControllerConfig(Config):
     """A process without a beat for so long becomes an event, in seconds."""
     max_body_bytes: int = Field(default=4_000_000, ge=1)
     """Larger request bodies get 413."""
+
+    @property
+    def min_group(self) -> int:
+        """Rollouts without null that a group needs at the least."""
+        return max(min(2, self.group_size), math.ceil(self.min_group_share * self.group_size))
 
     @model_validator(mode="after")
     def _a_heartbeat_may_be_missed(self) -> ControllerConfig:

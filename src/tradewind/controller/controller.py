@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts
-from tradewind.controller.leasing import Gone, LeaseQueue
+from tradewind.controller.leasing import Asked, Gone, LeaseQueue
 from tradewind.controller.rounds import Rounds
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
@@ -65,12 +65,15 @@ class Controller:
         self._stopped = True
         self._due.set()
 
-    async def lease(self, worker: str, wait_s: float, gone: Gone) -> Lease | None:
-        """A lease for a worker, or None if there is none within `wait_s` seconds."""
-        self.rounds.workers[worker] = time.time()
+    async def lease(self, asked: Asked, wait_s: float, gone: Gone) -> Lease | None:
+        """A lease for a worker, or None if there is none within `wait_s` seconds.
+
+        Raises `OverQuota` if the tenant's quota is used up.
+        """
+        self.rounds.workers[asked.worker] = time.time()
         self._due.set()
-        leased = await self.leases.wait(worker, min(wait_s, self.config.max_wait_s), gone)
-        self.rounds.workers[worker] = time.time()
+        leased = await self.leases.wait(asked, min(wait_s, self.config.max_wait_s), gone)
+        self.rounds.workers[asked.worker] = time.time()
         return None if leased is None else self._lease_record(leased)
 
     async def report(self, report: PoolReport) -> list[int]:
@@ -104,18 +107,20 @@ class Controller:
             await asyncio.wait_for(self._due.wait(), max(0.0, left))
         self._due.clear()
 
-    async def _lend(self, worker: str) -> LeasedRollout | None:
+    async def _lend(self, asked: Asked) -> LeasedRollout | None:
         config = self.config
         terms = LeaseTerms(
             ttl_s=config.lease_ttl_s,
             deadline_s=config.rollout_deadline_s,
             max_running=config.max_running,
             training=self.facts.training,
+            tenant=asked.tenant,
+            request=asked.request,
         )
         served = self.facts.served(config)
-        leased = await self.call(self.ledger.lease_next, worker, time.time(), terms, served)
+        leased = await self.call(self.ledger.lease_next, asked.worker, time.time(), terms, served)
         if leased is not None:
-            log.info("%s leased to %s", leased.rollout_id, worker)
+            log.info("%s leased to %s", leased.rollout_id, asked.worker)
         return leased
 
     async def _take_back(self, rollout: RolloutId) -> None:

@@ -39,10 +39,14 @@ class Keys:
                 )
         return cls(**found)
 
+    def bears(self, request: Request, name: str) -> bool:
+        """Whether the request bears the key of that name."""
+        expected: str = getattr(self, name)
+        return hmac.compare_digest(bearer(request).encode(), expected.encode())
+
     def require(self, request: Request, name: str) -> None:
         """Raise `Unauthorized` unless the request bears the key of that name."""
-        expected: str = getattr(self, name)
-        if not hmac.compare_digest(bearer(request).encode(), expected.encode()):
+        if not self.bears(request, name):
             raise Unauthorized(
                 f"the {name} key is wrong; set TRADEWIND_{name.upper()}_KEY to the value that the "
                 "controller was started with"

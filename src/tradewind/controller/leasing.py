@@ -1,6 +1,8 @@
-"""Requests for leases, held open until there is one: first come, first served.
+"""Requests for leases, held open until there is one.
 
-Only one task asks the ledger, whatever the number of waiting workers.
+First come, first served within a tenant; tenants take turns, so none waits behind another's
+quota or for another's kind of task. Only one task asks the ledger, whatever the number of waiting
+workers.
 """
 
 from __future__ import annotations
@@ -11,10 +13,28 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from tradewind.ledger.rollouts import LeasedRollout
+from tradewind.ledger.tenants import OverQuota, Tenant
 from tradewind.types.ids import RolloutId
 
+
+@dataclass(frozen=True)
+class Asked:
+    """Who asks for a lease."""
+
+    worker: str
+    tenant: Tenant | None = None
+    """None: with the run's own worker key."""
+    request: str | None = None
+    """The caller's id of the request; None if it gives none."""
+
+    @property
+    def whose(self) -> str | None:
+        """The tenant's name."""
+        return None if self.tenant is None else self.tenant.name
+
+
 Gone = Callable[[], Awaitable[bool]]
-Lend = Callable[[str], Awaitable[LeasedRollout | None]]
+Lend = Callable[[Asked], Awaitable[LeasedRollout | None]]
 TakeBack = Callable[[RolloutId], Awaitable[None]]
 
 
@@ -22,7 +42,7 @@ TakeBack = Callable[[RolloutId], Awaitable[None]]
 class Request:
     """A worker that waits."""
 
-    worker: str
+    asked: Asked
     gone: Gone
     """Whether it has hung up: then a lease would be lost on it."""
     answer: asyncio.Future[LeasedRollout | None] = field(
@@ -34,44 +54,63 @@ class LeaseQueue:
     """`wait` for a lease; `serve` hands them out."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Request] = deque()
+        self._waiting: dict[str | None, deque[Request]] = {}
         self._closed = False
 
-    async def wait(self, worker: str, seconds: float, gone: Gone) -> LeasedRollout | None:
-        """A lease for `worker`, or None after so many seconds."""
+    async def wait(self, asked: Asked, seconds: float, gone: Gone) -> LeasedRollout | None:
+        """A lease, or None after so many seconds; raises `OverQuota` if a quota is used up."""
         if self._closed:
             return None
-        request = Request(worker, gone)
-        self._waiting.append(request)
+        request = Request(asked, gone)
+        self._waiting.setdefault(asked.whose, deque()).append(request)
         await asyncio.wait([request.answer], timeout=seconds)
         if not request.answer.done():
             request.answer.cancel()
             return None
         return request.answer.result()
 
-    async def serve(self, lease: Lend, take_back: TakeBack) -> int:
+    async def serve(self, lend: Lend, take_back: TakeBack) -> int:
         """Hand out leases until there are none or nobody waits; how many were handed out."""
-        given = 0
-        while self._waiting:
-            request = self._waiting[0]
+        given, turns = 0, deque(self._waiting)
+        while turns:
+            whose = turns.popleft()
+            if await self._serve_one(self._waiting[whose], lend, take_back):
+                given += 1
+                turns.append(whose)
+            if not self._waiting[whose] and whose not in turns:
+                del self._waiting[whose]
+        return given
+
+    async def _serve_one(
+        self, waiting: deque[Request], lend: Lend, take_back: TakeBack
+    ) -> LeasedRollout | None:
+        """Hand one lease to the first of a tenant who still waits; None if there is none now."""
+        while waiting:
+            request = waiting[0]
             if request.answer.done() or await request.gone():
-                self._waiting.popleft()
+                waiting.popleft()
                 continue
-            leased = await lease(request.worker)
+            try:
+                leased = await lend(request.asked)
+            except OverQuota as refusal:
+                waiting.popleft()
+                if not request.answer.done():
+                    request.answer.set_exception(refusal)
+                continue
             if leased is None:
-                break
-            self._waiting.popleft()
+                return None
+            waiting.popleft()
             if request.answer.done():  # it gave up while the ledger was asked
                 await take_back(leased.rollout_id)
                 continue
             request.answer.set_result(leased)
-            given += 1
-        return given
+            return leased
+        return None
 
     def close(self) -> None:
         """Answer everybody with no lease, now and from now on."""
         self._closed = True
-        while self._waiting:
-            request = self._waiting.popleft()
+        for request in [r for waiting in self._waiting.values() for r in waiting]:
             if not request.answer.done():
                 request.answer.set_result(None)
+        self._waiting.clear()

@@ -38,7 +38,7 @@ class Rounds:
         """Expire, refill, close, open; then say what stands still. Returns the facts afterwards."""
         for rollout in self._ledger.expire(self._clock()):
             log.warning("%s: lease lost", rollout)
-        self._ledger.refill(self._config.max_refills)
+        self._ledger.refill(self._config.max_refills, self._config.min_group)
         for group in self._ledger.close_ready(compose, group_mean):
             log.info("%s closed", group)
         self._ledger.open_eval_groups()

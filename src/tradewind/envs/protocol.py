@@ -1,9 +1,11 @@
-"""What a customer writes: one async function that plays a task with an unmodified agent.
+"""What a customer writes: a function or class that plays a task with an unmodified agent.
 
 async def rollout(task: dict, policy: Policy) -> Outcome:
     client = AsyncOpenAI(base_url=policy.base_url, api_key=policy.api_key)
     ...
     return Outcome(status="completed", artefacts={"sql": sql})
+
+Or a class, made once per worker without arguments, with the same as a method `rollout`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tradewind.types.errors import UserError
 from tradewind.types.outcome import Outcome
@@ -38,40 +41,78 @@ Env = Callable[[Json, Policy], Awaitable[Outcome]]
 """Plays one rollout: the task's `input` and a policy to an outcome.
 
 It should return what came of the agent's work whatever the policy said (COMPLETED, AGENT_LIMIT,
-AGENT_ERROR), and ENV_ERROR or INFRA_ERROR only for what the policy cannot cause. An exception
-counts as ENV_ERROR with its text as detail.
+AGENT_ERROR), and ENV_ERROR, GRADER_ERROR or INFRA_ERROR only for what the policy cannot cause.
+`raise AgentFailed("...")` says AGENT_ERROR; any other exception counts as ENV_ERROR with its text
+as detail, except what the model endpoint answers (`worker.play.classify`).
 """
+
+DEFAULT_NAME = "rollout"
+
+
+class AgentFailed(Exception):
+    """The agent's code failed on what the policy said: graded, since the policy caused it."""
 
 
 def load_env(entry: str) -> Env:
-    """The function named by `package.module:function` or `path/to/file.py:function`.
+    """The environment named by `path/to/file.py[:name]` or `package.module[:name]`.
 
-    Raises `UserError` with a sentence if the file, the module or the function is not there, if
-    the import fails, or if it is no async function.
+    The name is that of an async function, of an object with an async method `rollout`, or of a
+    class of such objects. Without a name it is `rollout`, or the file's only such class.
+
+    Raises `UserError` with a sentence if the file, the module or the name is not there, if the
+    import or the making of the object fails, or if it is none of these.
     """
     place, _, name = entry.partition(":")
-    if not place or not name:
+    if not place:
         raise UserError(
             "this does not name an environment",
             value=entry,
-            fix="write path/to/env.py:rollout or package.module:rollout",
+            fix="write path/to/env.py or package.module, and :name if it is not `rollout`",
         )
     module = _import(place, entry)
-    function = getattr(module, name, None)
-    if function is None:
+    found = getattr(module, name or DEFAULT_NAME, None)
+    if found is None and not name:
+        found = _only_class(module)
+    if found is None:
         raise UserError(
-            f"{place} has no {name!r}",
+            f"{place} has no {name or DEFAULT_NAME!r}",
             value=entry,
-            fix=f"define `async def {name}(task, policy)` in it",
+            fix=f"define `async def {name or DEFAULT_NAME}(task, policy)` in it",
         )
-    if not inspect.iscoroutinefunction(function):
-        raise UserError(
-            f"{name!r} in {place} is not an async function",
-            value=entry,
-            fix=f"write `async def {name}(task, policy)`",
-        )
-    env: Env = function
-    return env
+    return _as_env(found, entry)
+
+
+def _as_env(found: Any, entry: str) -> Env:
+    if inspect.isclass(found):
+        try:
+            found = found()
+        except Exception as error:  # boundary: the customer's class may do anything
+            raise UserError(
+                f"the environment's class cannot be made ({type(error).__name__}: {error})",
+                value=entry,
+                fix="let its __init__ work without arguments",
+            ) from error
+    for candidate in (found, getattr(found, DEFAULT_NAME, None)):
+        if inspect.iscoroutinefunction(candidate):
+            env: Env = candidate
+            return env
+    raise UserError(
+        f"this is not an async function, nor an object with an async method {DEFAULT_NAME!r}",
+        value=entry,
+        fix=f"write `async def {DEFAULT_NAME}(task, policy)`",
+    )
+
+
+def _only_class(module: ModuleType) -> type | None:
+    """The one class of the module itself that has an async `rollout`; None if there is not one."""
+    classes = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value)
+        and value.__module__ == module.__name__
+        and inspect.iscoroutinefunction(getattr(value, DEFAULT_NAME, None))
+    ]
+    return classes[0] if len(classes) == 1 else None
 
 
 def _import(place: str, entry: str) -> ModuleType:

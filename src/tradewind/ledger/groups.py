@@ -82,11 +82,12 @@ class Groups(Database):
             raise KeyError(group)
         return group_of_row(row)
 
-    def refill(self, max_refills: int) -> int:
+    def refill(self, max_refills: int, min_size: int | None = None) -> int:
         """Open a rollout for every null one, in each open group; how many were opened.
 
-        A group with more than `max_refills` nulls is rejected instead: its other rollouts end,
-        a training task is queued again, an evaluation task counts as null. One transaction.
+        A training group with more than `max_refills` nulls goes on with the rollouts that it has
+        if these are `min_size` or more (None: never). Otherwise it is rejected: its other rollouts
+        end, a training task is queued again, an evaluation task counts as null. One transaction.
         """
         with self.read() as conn:  # the usual case, none, needs no writer's lock
             if not _short_of_rollouts(conn):
@@ -94,6 +95,9 @@ class Groups(Database):
         opened = 0
         with self.write() as conn:
             for row in _short_of_rollouts(conn):
+                if row.nulls > max_refills and _goes_on(row, min_size):
+                    _shrink(conn, row)
+                    continue
                 if row.nulls > max_refills:
                     cause = f"{row.nulls} rollouts came back null, {_last_null_cause(conn, row)}"
                     reject(conn, row.group_id, cause, wait=True)
@@ -322,6 +326,22 @@ def _with_all_scores(conn: Connection) -> list[GroupId]:
             .order_by(groups.c.number)
         ).scalars()
     )
+
+
+def _goes_on(row: AnyRow, min_size: int | None) -> bool:
+    return row.purpose == Purpose.TRAIN.value and min_size is not None and row.useful >= min_size
+
+
+def _shrink(conn: Connection, row: AnyRow) -> None:
+    """The group is complete with the rollouts that are not null; its size says so from now on."""
+    conn.execute(
+        update(groups).where(groups.c.group_id == row.group_id).values(size=int(row.useful))
+    )
+    detail = (
+        f"goes on with {row.useful} of {row.size} rollouts: {row.nulls} came back null, "
+        f"{_last_null_cause(conn, row)}"
+    )
+    note(conn, "group.short", row.group_id, detail)
 
 
 def _last_null_cause(conn: Connection, row: AnyRow) -> str:

@@ -2,6 +2,7 @@
 
     run         create_run, add_tasks, request_eval      run.py, evals.py
     controller  open, refill, close, lease, finish       groups.py, draws.py, rollouts.py, pools.py
+                tenants and their quotas, nulls by task  tenants.py, nulls.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
     trainer     claimable, commit_step                   steps.py
@@ -18,12 +19,14 @@ from tradewind.ledger.audit import Audit
 from tradewind.ledger.evals import Evals
 from tradewind.ledger.events import Observations
 from tradewind.ledger.groups import Groups
+from tradewind.ledger.nulls import Nulls
 from tradewind.ledger.pools import Pools
 from tradewind.ledger.rollouts import Rollouts
 from tradewind.ledger.run import RunRecords
 from tradewind.ledger.scores import Scores
 from tradewind.ledger.status import Status
 from tradewind.ledger.steps import Steps
+from tradewind.ledger.tenants import Tenants
 from tradewind.ledger.turns import Turns
 
 
@@ -31,6 +34,7 @@ class Ledger(
     RunRecords,
     Groups,
     Rollouts,
+    Tenants,
     Turns,
     Scores,
     Steps,
@@ -38,6 +42,7 @@ class Ledger(
     Evals,
     Observations,
     Status,
+    Nulls,
     Audit,
 ):
     """`Ledger.open(url_or_path)`; share it between threads, open it anew in each process."""

@@ -21,7 +21,8 @@ from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.events import note
 from tradewind.ledger.run import read_task
 from tradewind.ledger.scores import grade
-from tradewind.ledger.tables import groups, keys, outcomes, rollouts, turns
+from tradewind.ledger.tables import groups, keys, outcomes, rollouts, tasks, turns
+from tradewind.ledger.tenants import Tenant, check_quota
 from tradewind.types.errors import Conflict
 from tradewind.types.group import Purpose
 from tradewind.types.ids import RolloutId
@@ -36,7 +37,7 @@ LIVE = ("waiting", "running", "finished")
 
 @dataclass(frozen=True)
 class LeaseTerms:
-    """How long a worker may hold a rollout, in seconds."""
+    """Who may hold a rollout, and for how long, in seconds."""
 
     ttl_s: float
     """Without heartbeat or model traffic for so long, the lease is lost."""
@@ -46,6 +47,10 @@ class LeaseTerms:
     """No lease while so many rollouts run."""
     training: bool = True
     """Whether training rollouts are leased, too."""
+    tenant: Tenant | None = None
+    """Whose quotas and kinds of tasks bound it; None: the run's own worker."""
+    request: str | None = None
+    """The caller's id of this request: repeated, it gives the same rollout again."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +75,24 @@ class Rollouts(Database):
 
         An evaluation is leased only if its version is in `served` (versions that some pool
         serves), a training rollout only if `terms.training`. None if nothing can be leased. Two
-        workers never get the same rollout.
+        workers never get the same rollout; a repeated `terms.request` gives the rollout that it
+        gave before, if that still runs, with new keys. Raises `OverQuota` if there is one for the
+        tenant, but its quota is used up.
         """
         with self.read() as conn:  # the usual case, none, needs no writer's lock
             waiting = select(rollouts.c.rollout_id).where(rollouts.c.state == "waiting").limit(1)
-            if conn.execute(waiting).first() is None:
+            if conn.execute(waiting).first() is None and _lent_before(conn, terms) is None:
                 return None
         with self.write() as conn:
+            before = _lent_before(conn, terms)
+            if before is not None:
+                renew(conn, before.rollout_id, now)
+                return _leased(conn, before, before.deadline)
             row = _next_waiting(conn, terms, served)
             if row is None:
                 return None
+            if terms.tenant is not None:
+                check_quota(conn, terms.tenant, now)
             deadline = now + terms.deadline_s
             conn.execute(
                 update(rollouts)
@@ -87,20 +100,15 @@ class Rollouts(Database):
                 .values(
                     state="running",
                     worker=worker,
+                    tenant=None if terms.tenant is None else terms.tenant.name,
+                    request=terms.request,
                     leased_at=now,
                     lease_until=now + terms.ttl_s,
                     lease_ttl=terms.ttl_s,
                     deadline=deadline,
                 )
             )
-            return LeasedRollout(
-                rollout_id=row.rollout_id,
-                task_id=row.task_id,
-                input=read_task(conn, row.task_id).input,
-                model_key=_mint(conn, row.rollout_id, "model"),
-                result_key=_mint(conn, row.rollout_id, "result"),
-                deadline=deadline,
-            )
+            return _leased(conn, row, deadline)
 
     def unlease(self, rollout: RolloutId) -> None:
         """Take back a lease that reached nobody; the rollout waits again and its keys are dead."""
@@ -110,7 +118,15 @@ class Rollouts(Database):
             conn.execute(
                 update(rollouts)
                 .where(rollouts.c.rollout_id == rollout)
-                .values(state="waiting", worker=None, lease_until=None, deadline=None)
+                .values(
+                    state="waiting",
+                    worker=None,
+                    tenant=None,
+                    request=None,
+                    leased_at=None,
+                    lease_until=None,
+                    deadline=None,
+                )
             )
 
     def rollout_of_key(self, digest: str, kind: str) -> RolloutId | None:
@@ -229,13 +245,45 @@ def _next_waiting(conn: Connection, terms: LeaseTerms, served: Collection[int]) 
     )
     in_training = groups.c.purpose == Purpose.TRAIN.value
     leasable = or_(in_training, answerable) if terms.training else answerable
-    return conn.execute(
+    query = (
         select(rollouts.c.rollout_id, groups.c.task_id)
         .join(groups, groups.c.group_id == rollouts.c.group_id)
         .where(rollouts.c.state == "waiting", leasable)
         .order_by(rollouts.c.priority, rollouts.c.number, rollouts.c.idx)
         .limit(1)
+    )
+    if terms.tenant is not None and terms.tenant.kinds is not None:
+        query = query.join(tasks, tasks.c.task_id == groups.c.task_id)
+        query = query.where(tasks.c.kind.in_(terms.tenant.kinds))
+    return conn.execute(query).one_or_none()
+
+
+def _lent_before(conn: Connection, terms: LeaseTerms) -> AnyRow | None:
+    """The running rollout that this very request leased, if its answer was lost on the way."""
+    if terms.request is None:
+        return None
+    name = None if terms.tenant is None else terms.tenant.name
+    return conn.execute(
+        select(rollouts.c.rollout_id, rollouts.c.deadline, groups.c.task_id)
+        .join(groups, groups.c.group_id == rollouts.c.group_id)
+        .where(
+            rollouts.c.request == terms.request,
+            rollouts.c.state == "running",
+            rollouts.c.tenant.is_not_distinct_from(name),
+        )
+        .limit(1)
     ).one_or_none()
+
+
+def _leased(conn: Connection, row: AnyRow, deadline: float) -> LeasedRollout:
+    return LeasedRollout(
+        rollout_id=row.rollout_id,
+        task_id=row.task_id,
+        input=read_task(conn, row.task_id).input,
+        model_key=_mint(conn, row.rollout_id, "model"),
+        result_key=_mint(conn, row.rollout_id, "result"),
+        deadline=deadline,
+    )
 
 
 def _mint(conn: Connection, rollout: RolloutId, kind: str) -> str:

@@ -3,6 +3,7 @@
     run, tasks                      what the run is about
     draws -> groups -> rollouts     one draw of a task, its attempts, their rollouts
     keys, turns                     what the gateway needs and captures
+    tenants                         customers with a worker key and quotas of their own
     outcomes, scores, credits       what came of a rollout
     steps, consumption, versions    what was trained, from which groups, into which weights
     pools, attestations             who serves which version, and its proof
@@ -30,7 +31,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 """Raised with every incompatible change; a ledger of another schema is refused."""
 
 metadata = MetaData()
@@ -96,6 +97,8 @@ rollouts = Table(
     Column("state", String, nullable=False),  # waiting | running | finished | graded | cancelled
     Column("null", Integer, nullable=False, default=0),  # 1: graded, and a score is null
     Column("worker", String),
+    Column("tenant", ForeignKey("tenants.name")),  # None: leased with the run's own worker key
+    Column("request", String),  # the caller's id of the request that leased it
     Column("leased_at", Double),
     Column("lease_until", Double),
     Column("lease_ttl", Double),
@@ -105,6 +108,20 @@ rollouts = Table(
     Column("grader_claims", Integer, nullable=False, default=0),
     UniqueConstraint("group_id", "idx"),
     Index("rollouts_by_state", "state", "priority", "number", "idx"),
+    Index("rollouts_by_tenant", "tenant", "leased_at"),
+    Index("rollouts_by_request", "request"),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("digest", String, nullable=False, unique=True),  # sha256 of its worker key
+    Column("max_open", Integer, nullable=False),
+    Column("per_minute", Integer, nullable=False),
+    Column("kinds", JSON),  # of tasks that it may see; None: all
+    Column("revoked", Boolean, nullable=False, default=False),
+    Column("added_at", Double, nullable=False),
 )
 
 keys = Table(

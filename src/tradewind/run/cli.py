@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 import tradewind
-from tradewind.run import weights
+from tradewind.run import tenants, weights
 from tradewind.run.launcher import Launch, launch, put_aside
 from tradewind.run.live import open_view
 from tradewind.run.recipe import read_recipe, write_toml
@@ -113,6 +113,7 @@ def version() -> None:
 
 
 app.add_typer(weights.app, name="weights")
+app.add_typer(tenants.app, name="tenants")
 
 
 def _delegate(part: str, summary: str) -> None:

@@ -18,14 +18,20 @@ class OutcomeStatus(StrEnum):
     AGENT_ERROR = "agent_error"
     """The agent's code failed on what the policy said: graded."""
     ENV_ERROR = "env_error"
-    """The product or the worker failed: null, with its cause."""
+    """The product or the worker failed, or the model was never called: null, with its cause."""
+    GRADER_ERROR = "grader_error"
+    """The product's own check of the result failed to run: null, with its cause."""
     INFRA_ERROR = "infra_error"
     """The platform failed (lost lease, gateway gone): null, with its cause."""
 
     @property
     def gradable(self) -> bool:
         """Whether a verifier looks at it; otherwise the score is null."""
-        return self not in (OutcomeStatus.ENV_ERROR, OutcomeStatus.INFRA_ERROR)
+        return self in (
+            OutcomeStatus.COMPLETED,
+            OutcomeStatus.AGENT_LIMIT,
+            OutcomeStatus.AGENT_ERROR,
+        )
 
 
 class Outcome(Record):
@@ -35,4 +41,4 @@ class Outcome(Record):
     artefacts: Json = Field(default_factory=dict)
     """What the verifier needs. Data only: no verdict of the worker is believed."""
     detail: str | None = None
-    """For people; for ENV_ERROR and INFRA_ERROR the cause."""
+    """For people; for the three null statuses the cause."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
@@ -19,6 +20,7 @@ from tradewind.worker.config import WorkerConfig
 log = logging.getLogger("worker")
 
 _SLACK_S = 15.0
+_LONGEST_WAIT_S = 60.0
 
 
 class ControllerClient:
@@ -46,10 +48,15 @@ class ControllerClient:
     async def lease(self) -> Lease | None:
         """A lease, or None if there is none for now.
 
-        Tries again for as long as the controller cannot be reached; raises `UserError` if it
-        refuses the key or speaks another protocol.
+        Tries again for as long as the controller cannot be reached, with the same id: if the
+        answer was lost on the way, it gets the same lease again. Waits when a quota is used up.
+        Raises `UserError` if the controller refuses the key or speaks another protocol.
         """
-        body = {"worker": self._config.name, "wait_s": self._config.wait_s}
+        body = {
+            "worker": self._config.name,
+            "wait_s": self._config.wait_s,
+            "request": uuid.uuid4().hex,
+        }
         for pause in self._pauses():
             try:
                 answer = await self._post(
@@ -63,7 +70,8 @@ class ControllerClient:
                 if answer.status_code == 204:
                     return None
                 self._refuse(answer)
-                log.warning("%s answered %d, trying again", self._url, answer.status_code)
+                log.warning("%s: %s, trying again", self._url, _sentence(answer))
+                pause = max(pause, _retry_after(answer))
             await asyncio.sleep(pause)
         raise AssertionError("pauses never end")
 
@@ -125,7 +133,7 @@ class ControllerClient:
             raise UserError(
                 f"the controller refuses this worker ({_sentence(answer)})",
                 value=self._url,
-                fix="set TRADEWIND_WORKER_KEY to the run's worker key",
+                fix="set TRADEWIND_WORKER_KEY to the worker key that the run's operator gave you",
             )
         if 400 <= answer.status_code < 500 and answer.status_code not in (408, 429):
             raise UserError(
@@ -140,6 +148,14 @@ class ControllerClient:
         while True:
             yield pause
             pause = min(2 * pause, self._config.retry_max_s)
+
+
+def _retry_after(answer: httpx.Response) -> float:
+    """Seconds that the answer asks to wait; 0 if it does not say."""
+    try:
+        return min(float(answer.headers.get("retry-after", 0)), _LONGEST_WAIT_S)
+    except ValueError:
+        return 0.0
 
 
 def _sentence(answer: httpx.Response) -> str:

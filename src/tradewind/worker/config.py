@@ -22,5 +22,8 @@ class WorkerConfig(Config):
     """Longest pause between two attempts, in seconds."""
     report_s: float = Field(default=300.0, gt=0)
     """How long it tries to report an outcome before it drops it, in seconds."""
+    secret_variables: tuple[str, ...] = ()
+    """Environment variables whose values are taken out of outcomes, besides those whose names tell
+    it (`*_KEY`, `*TOKEN*`, `PASSWORD`, ...)."""
     grace_s: float = Field(default=2.0, ge=0)
     """How long running rollouts may go on after SIGTERM before they are handed back, in seconds."""

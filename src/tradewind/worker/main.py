@@ -14,9 +14,10 @@
     unblocked by the controller when a group opens
     if killed    its leases run out and the rollouts are played again elsewhere
 
-It only dials out. `TRADEWIND_WORKER_KEY` is all the secret it holds.
+It only dials out. `TRADEWIND_WORKER_KEY` is all the secret it holds, and the agent does not inherit
+it. What the environment's variables hold is taken out of every outcome.
 
-    python -m tradewind.worker --env path/to/env.py:rollout --controller URL [--concurrency N]
+    tradewind worker my_env.py --controller URL [--concurrency N]
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tradewind.envs.protocol import Env, load_env
+from tradewind.envs.protocol import load_env
 from tradewind.types.errors import UserError
 from tradewind.worker.client import ControllerClient
 from tradewind.worker.config import WorkerConfig
+from tradewind.worker.play import Player, player
+from tradewind.worker.secrets import Secrets
 from tradewind.worker.worker import Worker
 
 log = logging.getLogger("worker")
@@ -52,22 +55,31 @@ def main(argv: Sequence[str] | None = None) -> int:
             config = config.model_copy(update={"concurrency": args.concurrency})
         if args.name is not None:
             config = config.model_copy(update={"name": args.name})
-        key = os.environ.get(KEY_VARIABLE)
-        if not key:
-            raise UserError(
-                "the worker key is missing", value=KEY_VARIABLE, fix="set this environment variable"
-            )
-        asyncio.run(run(load_env(args.env), args.controller, key, config))
+        secrets = Secrets.from_environment(os.environ, config.secret_variables)
+        key = take_key()
+        asyncio.run(run(player(load_env(args.env)), args.controller, key, config, secrets))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-async def run(env: Env, controller: str, key: str, config: WorkerConfig) -> None:
+def take_key() -> str:
+    """The worker key, taken out of this process's environment: an agent's shell inherits that."""
+    key = os.environ.pop(KEY_VARIABLE, "")
+    if not key:
+        raise UserError(
+            "the worker key is missing", value=KEY_VARIABLE, fix="set this environment variable"
+        )
+    return key
+
+
+async def run(
+    play: Player, controller: str, key: str, config: WorkerConfig, secrets: Secrets
+) -> None:
     """Work until SIGTERM or SIGINT."""
     async with ControllerClient(controller, key, config) as client:
-        worker = Worker(env, client, config)
+        worker = Worker(play, client, config, secrets)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop)
         log.info(
@@ -79,11 +91,16 @@ async def run(env: Env, controller: str, key: str, config: WorkerConfig) -> None
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tradewind.worker", description="Play rollouts")
     parser.add_argument(
-        "--env", "--entry", required=True, help="path/to/env.py:rollout or package.module:rollout"
+        "env", nargs="?", help="path/to/env.py[:name] or package.module[:name]; name: rollout"
     )
+    parser.add_argument("--env", "--entry", dest="entry", help="the same")
     parser.add_argument("--controller", "--join", required=True, help="URL of the controller")
     parser.add_argument("--concurrency", type=int, help="rollouts at the same time")
     parser.add_argument("--name", help="how status and log call this worker")
     parser.add_argument("--config", type=Path, help="JSON or TOML file of WorkerConfig's fields")
     parser.add_argument("--workspace", type=Path, help="not needed; every process accepts it")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if (args.env is None) == (args.entry is None):
+        parser.error("name one environment, as in: tradewind worker my_env.py --controller URL")
+    args.env = args.env or args.entry
+    return args

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
+import httpx
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from tradewind.envs.protocol import Env, Policy
+from tradewind.envs.protocol import AgentFailed, Env, Policy
 from tradewind.types.lease import Lease
 from tradewind.types.outcome import Outcome, OutcomeStatus
 
 _DETAIL = 2000
+_CLIENTS = ("openai", "anthropic")
+
+Player = Callable[[Lease], Awaitable[Outcome]]
+"""Plays one lease; raises only `CancelledError`."""
+
+
+def player(env: Env) -> Player:
+    """Plays leases with a customer's function."""
+    return functools.partial(play, env)
 
 
 async def play(env: Env, lease: Lease) -> Outcome:
@@ -35,7 +46,7 @@ async def play(env: Env, lease: Lease) -> Outcome:
     except (Exception, SystemExit) as error:  # noqa: BLE001  # boundary: the customer's code
         if limit.expired():
             return Outcome(status=OutcomeStatus.AGENT_LIMIT, detail="the deadline has passed")
-        return Outcome(status=classify(error), detail=_describe(error))
+        return Outcome(status=classify(error, lease.base_url), detail=_describe(error))
     return checked(returned)
 
 
@@ -51,21 +62,34 @@ def checked(returned: object) -> Outcome:
         return Outcome(status=OutcomeStatus.ENV_ERROR, detail=_describe(error))
 
 
-def classify(error: BaseException) -> OutcomeStatus:
+def classify(error: BaseException, base_url: str) -> OutcomeStatus:
     """What an exception out of the customer's function counts as (promise R4).
 
-    The OpenAI client's errors are told apart by their shape, without importing it: they bear
-    `status_code`, or come from its module when there was no answer. A refused request (400, 413,
-    422: a context that overflows) is what the policy can cause: AGENT_ERROR. Anything else that
-    the endpoint answers, or no answer at all, is the platform's: INFRA_ERROR.
+    `AgentFailed` is AGENT_ERROR. The OpenAI and Anthropic clients' errors are told apart by their
+    shape, without importing them: they bear `status_code`, or come from the client's module when
+    there was no answer; httpx's by whether the request went to `base_url`. A refused request (400,
+    413, 422: a context that overflows) is what the policy can cause: AGENT_ERROR. Anything else
+    that the model endpoint answers, or no answer at all, is the platform's: INFRA_ERROR. All other
+    exceptions are the environment's.
     """
-    status = getattr(error, "status_code", None)
-    from_client = any(kind.__module__.split(".")[0] == "openai" for kind in type(error).__mro__)
-    if not from_client:
-        return OutcomeStatus.ENV_ERROR
-    if isinstance(status, int) and status in (400, 413, 422):
+    if isinstance(error, AgentFailed):
         return OutcomeStatus.AGENT_ERROR
-    return OutcomeStatus.INFRA_ERROR
+    if isinstance(error, httpx.HTTPError):
+        if not _went_to(error, base_url):
+            return OutcomeStatus.ENV_ERROR
+        status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
+    elif any(kind.__module__.split(".")[0] in _CLIENTS for kind in type(error).__mro__):
+        status = getattr(error, "status_code", None)
+    else:
+        return OutcomeStatus.ENV_ERROR
+    return OutcomeStatus.AGENT_ERROR if status in (400, 413, 422) else OutcomeStatus.INFRA_ERROR
+
+
+def _went_to(error: httpx.HTTPError, base_url: str) -> bool:
+    try:
+        return str(error.request.url).startswith(base_url.removesuffix("/v1"))
+    except RuntimeError:  # an error without its request
+        return False
 
 
 def _describe(error: BaseException) -> str:

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import time
 
-from tradewind.envs.protocol import Env
 from tradewind.types.errors import Conflict
 from tradewind.types.lease import Lease
 from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.worker.client import ControllerClient
 from tradewind.worker.config import WorkerConfig
-from tradewind.worker.play import play
+from tradewind.worker.play import Player
+from tradewind.worker.secrets import Secrets
 
 log = logging.getLogger("worker")
 
@@ -24,8 +24,16 @@ _QUICK_S = 0.2
 class Worker:
     """`run` until `stop`."""
 
-    def __init__(self, env: Env, client: ControllerClient, config: WorkerConfig) -> None:
-        self._env, self._client, self._config = env, client, config
+    def __init__(
+        self,
+        play: Player,
+        client: ControllerClient,
+        config: WorkerConfig,
+        secrets: Secrets | None = None,
+    ) -> None:
+        """`play` plays one lease; `secrets` are taken out of every outcome (None: no secrets)."""
+        self._play, self._client, self._config = play, client, config
+        self._secrets = secrets or Secrets({})
         self._running: set[asyncio.Task[None]] = set()
         self._free = asyncio.Semaphore(config.concurrency)
         self._stopping = asyncio.Event()
@@ -72,7 +80,7 @@ class Worker:
 
     async def _serve(self, lease: Lease) -> None:
         """Play, with heartbeats, and report; a lost lease ends it without a report."""
-        playing = asyncio.create_task(play(self._env, lease))
+        playing = asyncio.ensure_future(self._play(lease))
         beating = asyncio.create_task(self._beat(lease, playing))
         outcome: Outcome | None = None
         try:
@@ -87,7 +95,7 @@ class Worker:
         finally:
             beating.cancel()
 
-    async def _beat(self, lease: Lease, playing: asyncio.Task[Outcome]) -> None:
+    async def _beat(self, lease: Lease, playing: asyncio.Future[Outcome]) -> None:
         while True:
             await asyncio.sleep(lease.heartbeat_s)
             try:
@@ -97,6 +105,8 @@ class Worker:
                 return
 
     async def _report(self, lease: Lease, outcome: Outcome, within_s: float) -> None:
+        keys = Secrets({"the model key": lease.model_key, "the result key": lease.result_key})
+        outcome = keys.scrub(self._secrets.scrub(outcome))
         try:
             counts_as = await self._client.report(lease, outcome, within_s)
         except Conflict as error:
