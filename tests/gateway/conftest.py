@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 import uvicorn
@@ -50,6 +52,34 @@ def model(tmp_path_factory) -> Path:
     (folder / "chat_template.jinja").write_text(CHATML)
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
     (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 400}))
+    return folder
+
+
+HERMES = """\
+{%- if tools %}
+    {{- '<|im_start|>system\\n# Tools' }}
+    {%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}
+    {{- '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content }}
+    {%- for call in message.tool_calls or [] %}
+        {{- '<tool_call>' }}{{- {'name': call.function.name, 'arguments': call.function.arguments}
+            | tojson }}{{- '</tool_call>' }}
+    {%- endfor %}
+    {{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+
+
+@pytest.fixture(scope="session")
+def tool_model(model, tmp_path_factory) -> Path:
+    """The same bytes, a template that knows tools, and room for their descriptions."""
+    folder = tmp_path_factory.mktemp("tools")
+    shutil.copytree(model, folder, dirs_exist_ok=True)
+    (folder / "chat_template.jinja").write_text(HERMES)
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 4000}))
     return folder
 
 
@@ -208,6 +238,7 @@ class World:
     paris: FakePool
     oregon: FakePool
     openai: openai.OpenAI
+    claude: anthropic.Anthropic
     reply: type[Reply] = Reply
     url: str = ""
     gateway: Gateway | None = None
@@ -262,6 +293,10 @@ class World:
             model="any", messages=chat(*texts), **options
         )
 
+    def anthropic(self, key: str = USER_KEY, **options: Any) -> anthropic.Anthropic:
+        options = {"max_retries": 0, "timeout": 20.0, **options}
+        return self.claude.with_options(api_key=key, base_url=self.url, **options)
+
     def turns(self, lease: LeasedRollout) -> list[Turn]:
         return self.ledger.turns(lease.rollout_id)
 
@@ -303,12 +338,18 @@ def sdk() -> Iterator[openai.OpenAI]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def claude_sdk() -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(api_key="none", base_url="http://127.0.0.1") as client:
+        yield client
+
+
 def task(number: int, split: str) -> Task:
     return Task(task_id=f"{split}-{number}", kind="k", split=split, input={}, reference={})
 
 
 @pytest.fixture
-def bare_world(servers, pools, model, sdk, tmp_path) -> Iterator[World]:
+def bare_world(servers, pools, model, sdk, claude_sdk, tmp_path) -> Iterator[World]:
     """Ledger, one open group of eight, no gateway yet; paris has reported, oregon has not."""
     for pool in pools:
         pool.reset()
@@ -328,10 +369,18 @@ def bare_world(servers, pools, model, sdk, tmp_path) -> Iterator[World]:
         )
     )
     ledger.open_training_group(8)
-    world = World(servers, ledger, tmp_path, model, *pools, openai=sdk)
+    world = World(servers, ledger, tmp_path, model, *pools, openai=sdk, claude=claude_sdk)
     world.report(world.paris)
     yield world
     world.close()
+
+
+@pytest.fixture
+def tool_world(bare_world, tool_model) -> World:
+    """`bare_world` with a model that knows tools, and a gateway of short waits."""
+    bare_world.model = tool_model
+    bare_world.start(max_tokens=512)
+    return bare_world
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from tradewind.gateway.config import GatewayConfig
-from tradewind.gateway.parameters import CHAT, Rule, apply, table
+from tradewind.gateway.parameters import CHAT, POLICIES, Rule, apply, table
 from tradewind.gateway.refusal import Refusal
 from tradewind.types import Priority, Purpose
 
@@ -54,9 +54,10 @@ def test_short_answer_ends_by_length_and_the_next_turn_extends_it(world):
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({"n": 2}, "unsupported_parameter"),
-        ({"stop": ["x"]}, "unsupported_parameter"),
-        ({"tools": [{}]}, "unsupported_parameter"),
+        ({"n": 0}, "invalid_value"),
+        ({"n": 17}, "invalid_value"),
+        ({"stop": [""]}, "invalid_value"),
+        ({"functions": [{}]}, "unsupported_parameter"),
         ({"logprobs": True}, "unsupported_parameter"),
         ({"response_format": {"type": "json_object"}}, "unsupported_parameter"),
         ({"temprature": 1}, "unknown_parameter"),
@@ -71,31 +72,38 @@ def test_short_answer_ends_by_length_and_the_next_turn_extends_it(world):
 @pytest.mark.parametrize("purpose", [None, Purpose.TRAIN])
 def test_what_cannot_be_served_is_refused_with_its_name(purpose, body, code):
     with pytest.raises(Refusal) as caught:
-        apply(body, purpose, GatewayConfig(), lambda name: None)
+        apply(CHAT, body, purpose, GatewayConfig(), lambda name: None)
     assert (caught.value.status, caught.value.code) == (400, code)
     assert caught.value.param in body
 
 
-@pytest.mark.parametrize("row", CHAT.values(), ids=lambda row: row.name)
-def test_values_that_mean_nothing_are_always_allowed(row):
+@pytest.mark.parametrize(
+    ("policy", "row"),
+    [(policy, row) for policy in POLICIES for row in policy.rows.values()],
+    ids=lambda value: getattr(value, "name", None) or value.dialect,
+)
+def test_values_that_mean_nothing_are_always_allowed(policy, row):
     replaced = []
     for value in row.neutral:
         for purpose in (None, *Purpose):
-            with_it = apply({row.name: value}, purpose, GatewayConfig(), replaced.append)
-            assert with_it == apply({}, purpose, GatewayConfig(), replaced.append)
+            with_it = apply(policy, {row.name: value}, purpose, GatewayConfig(), replaced.append)
+            assert with_it == apply(policy, {}, purpose, GatewayConfig(), replaced.append)
     assert replaced == []
 
 
 def test_users_are_told_when_a_penalty_would_be_ignored():
     with pytest.raises(Refusal, match="frequency_penalty"):
-        apply({"frequency_penalty": 1.0}, None, GatewayConfig(), lambda name: None)
+        apply(CHAT, {"frequency_penalty": 1.0}, None, GatewayConfig(), lambda name: None)
 
 
 def test_table_prints_every_parameter():
-    lines = table().splitlines()
-    assert len(lines) == len(CHAT) + 1
-    assert any(line.split()[:3] == ["temperature", "force", "pass"] for line in lines)
-    assert {row.rollout for row in CHAT.values()} == set(Rule)
+    tables = table().split("\n\n")
+    for policy, printed in zip(POLICIES, tables, strict=True):
+        lines = printed.splitlines()
+        assert len(lines) == len(policy.rows) + 1
+        assert lines[0].startswith(policy.dialect)
+        assert any(line.split()[:3] == ["temperature", "force", "pass"] for line in lines)
+        assert {row.rollout for row in policy.rows.values()} == set(Rule)
 
 
 def test_misspelt_parameter_gets_400_over_http(world):

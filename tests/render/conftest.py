@@ -53,6 +53,56 @@ LLAMA3 = (
     "{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
 )
 
+# Tools, calls and results in the Hermes form, as the Qwen families write them.
+HERMES = """\
+{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+    {{- '# Tools\\n<tools>' }}
+    {%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}
+    {{- '\\n</tools><|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' or (message.role == 'system' and not loop.first)
+        or (message.role == 'assistant' and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>' + message.role }}
+        {%- if message.content %}{{- '\\n' + message.content }}{%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- set call = tool_call.function %}
+            {{- '\\n<tool_call>\\n{"name": "' }}{{- call.name }}{{- '", "arguments": ' }}
+            {{- call.arguments | tojson }}{{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'tool' %}
+        {%- if loop.previtem.role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+        {{- '\\n<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+        {%- if loop.last or loop.nextitem.role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+
+# A call is the whole answer, as JSON, as the Llama 3 families write it.
+JSON_CALLS = """\
+{%- for message in messages %}
+    {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' }}
+    {%- if loop.first and tools %}{{- 'Functions: ' }}{{- tools | tojson }}{{- '\\n' }}{%- endif %}
+    {%- if message.tool_calls %}
+        {%- set call = message.tool_calls[0].function %}
+        {{- '{"name": "' + call.name + '", "parameters": ' }}
+        {{- call.arguments | tojson }}{{- '}' }}
+    {%- else %}{{- message.content | trim }}{%- endif %}
+    {{- '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+{%- endif %}
+"""
+
 # No special token at the seam: history is plain text.
 PLAIN = (
     "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
@@ -69,6 +119,16 @@ FAMILIES: dict[str, tuple[str, list[str], dict[str, Any]]] = {
         QWEN,
         ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
         {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"},
+    ),
+    "hermes": (
+        HERMES,
+        ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"},
+    ),
+    "json": (
+        JSON_CALLS,
+        ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+        {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"},
     ),
     "llama3": (
         LLAMA3,

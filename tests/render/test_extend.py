@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tradewind.render.renderer import Renderer
+from tradewind.render.toolcalls import Said
 
 FIRST = [{"role": "user", "content": "hello there"}]
+CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
 MORE = {"role": "user", "content": "and how are you?"}
 
 
@@ -30,7 +32,7 @@ def test_canonical_ids_extend_to_exactly_the_full_rendering(model, family):
     renderer = Renderer.open(model(family))
     chat = [*FIRST, answer("hello today"), MORE]
     output = (*renderer.encode("hello today"), end_of(renderer, family))
-    extended = renderer.extend(renderer.render(FIRST), output, FIRST, "hello today", chat)
+    extended = renderer.extend(renderer.render(FIRST), output, FIRST, Said("hello today"), chat)
     assert extended == renderer.render(chat)
 
 
@@ -41,7 +43,7 @@ def test_sampled_ids_survive_although_the_text_tokenises_otherwise(model, family
     output = (*character_ids(renderer, "hello today"), end_of(renderer, family))
     assert output[:-1] != renderer.encode("hello today")
     chat = [*FIRST, answer("hello today"), MORE]
-    extended = renderer.extend(prompt, output, FIRST, "hello today", chat)
+    extended = renderer.extend(prompt, output, FIRST, Said("hello today"), chat)
     assert extended is not None
     assert extended[: len(prompt) + len(output)] == prompt + output
     full = renderer.render(chat)
@@ -55,7 +57,7 @@ def test_answer_cut_by_length_gets_its_end_mark_from_the_bridge(model, family):
     renderer = Renderer.open(model(family))
     chat = [*FIRST, answer("hello to"), MORE]
     output = renderer.encode("hello to")
-    extended = renderer.extend(renderer.render(FIRST), output, FIRST, "hello to", chat)
+    extended = renderer.extend(renderer.render(FIRST), output, FIRST, Said("hello to"), chat)
     assert extended == renderer.render(chat)
 
 
@@ -66,7 +68,7 @@ def test_three_turns_chain(model):
     for text in ("one", "two", "three"):
         output = (*character_ids(renderer, text), end)
         longer = [*chat, answer(text), MORE]
-        extended = renderer.extend(prompt, output, chat, text, longer)
+        extended = renderer.extend(prompt, output, chat, Said(text), longer)
         assert extended is not None and extended[: len(prompt) + len(output)] == prompt + output
         chat, prompt = longer, extended
     assert renderer.decode(prompt) == renderer.decode(renderer.render(chat))
@@ -85,7 +87,7 @@ def test_harmless_changes_by_the_client_do_not_fork(model, sent_back):
     output = (*renderer.encode("hello today"), end_of(renderer, "chatml"))
     chat = [*FIRST, {**answer("hello today"), **sent_back}, MORE]
     prompt = renderer.render(FIRST)
-    extended = renderer.extend(prompt, output, FIRST, "hello today", chat)
+    extended = renderer.extend(prompt, output, FIRST, Said("hello today"), chat)
     assert extended is not None and extended[: len(prompt) + len(output)] == prompt + output
 
 
@@ -99,13 +101,19 @@ def test_harmless_changes_by_the_client_do_not_fork(model, sent_back):
         ),
         pytest.param([*FIRST, MORE], id="answer dropped"),
         pytest.param(FIRST, id="same prompt again"),
-        pytest.param([*FIRST, {**answer("hello today"), "tool_calls": [{"id": "1"}]}], id="tools"),
+        pytest.param(
+            [
+                *FIRST,
+                {**answer("hello today"), "tool_calls": [CALL]},
+            ],
+            id="tools",
+        ),
     ],
 )
 def test_edited_history_forks(model, chat):
     renderer = Renderer.open(model("chatml"))
     output = (*renderer.encode("hello today"), end_of(renderer, "chatml"))
-    assert renderer.extend(renderer.render(FIRST), output, FIRST, "hello today", chat) is None
+    assert renderer.extend(renderer.render(FIRST), output, FIRST, Said("hello today"), chat) is None
 
 
 def test_reasoning_that_the_template_strips_forks(model):
@@ -115,8 +123,8 @@ def test_reasoning_that_the_template_strips_forks(model):
     kept = [*FIRST, answer(text), {"role": "tool", "content": "1"}]
     stripped = [*FIRST, answer(text), MORE]
     prompt = renderer.render(FIRST)
-    assert renderer.extend(prompt, output, FIRST, text, kept) == renderer.render(kept)
-    assert renderer.extend(prompt, output, FIRST, text, stripped) is None
+    assert renderer.extend(prompt, output, FIRST, Said(text), kept) == renderer.render(kept)
+    assert renderer.extend(prompt, output, FIRST, Said(text), stripped) is None
 
 
 def test_other_end_mark_than_the_templates_forks(model):
@@ -125,7 +133,7 @@ def test_other_end_mark_than_the_templates_forks(model):
     renderer.stop_ids = (*renderer.stop_ids, end_of_text)
     output = (*renderer.encode("hello"), end_of_text)
     chat = [*FIRST, answer("hello"), MORE]
-    assert renderer.extend(renderer.render(FIRST), output, FIRST, "hello", chat) is None
+    assert renderer.extend(renderer.render(FIRST), output, FIRST, Said("hello"), chat) is None
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -133,4 +141,4 @@ def test_template_without_marks_forks(model, stopped):
     renderer = Renderer.open(model("plain"))
     output = renderer.encode("hello") + ((end_of(renderer, "plain"),) if stopped else ())
     chat = [*FIRST, answer("hello"), MORE]
-    assert renderer.extend(renderer.render(FIRST), output, FIRST, "hello", chat) is None
+    assert renderer.extend(renderer.render(FIRST), output, FIRST, Said("hello"), chat) is None

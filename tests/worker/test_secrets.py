@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tradewind.envs.secrets import Secrets
 from tradewind.types import Outcome
-from tradewind.worker.secrets import Secrets
 
 ENVIRONMENT = {
     "STRIPE_API_KEY": "sk-live-abcdef",

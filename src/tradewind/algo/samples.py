@@ -33,9 +33,9 @@ class Collected:
 
     samples: tuple[Sample, ...]
     excluded: Counter[str] = field(default_factory=Counter)
-    """Branches by cause: `lost`, `broken_prefix`, `misaligned`, `temperature`, `nonfinite` (a
-    log-probability that is not finite or lies above zero), `empty` (nothing left to train); and
-    rollouts by cause: `null` (no credit), `silent` (no turn at all)."""
+    """Branches by cause: `lost`, `auxiliary` (a title or a summary), `broken_prefix`, `misaligned`,
+    `temperature`, `nonfinite` (a log-probability that is not finite or lies above zero), `empty`
+    (nothing left to train); and rollouts by cause: `null` (no credit), `silent` (no turn at all)."""
 
 
 def samples_of(group: ClosedGroup) -> Collected:
@@ -139,6 +139,8 @@ def _taint(chain: Sequence[Turn]) -> str | None:
     for turn in chain:
         if turn.state is not TurnState.DONE or turn.completion is None:
             return "lost"
+        if turn.auxiliary:
+            return "auxiliary"  # answered for the agent's own ends
         done = turn.completion
         if turn.prompt_ids[: len(stream)] != stream:
             return "broken_prefix"

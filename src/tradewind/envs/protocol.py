@@ -43,7 +43,7 @@ Env = Callable[[Json, Policy], Awaitable[Outcome]]
 It should return what came of the agent's work whatever the policy said (COMPLETED, AGENT_LIMIT,
 AGENT_ERROR), and ENV_ERROR, GRADER_ERROR or INFRA_ERROR only for what the policy cannot cause.
 `raise AgentFailed("...")` says AGENT_ERROR; any other exception counts as ENV_ERROR with its text
-as detail, except what the model endpoint answers (`worker.play.classify`).
+as detail, except what the model endpoint answers (`envs.play.classify`).
 """
 
 DEFAULT_NAME = "rollout"

@@ -1,4 +1,11 @@
-"""Routes of the gateway, and the parts behind them."""
+"""Routes of the gateway, and the parts behind them.
+
+    /v1/chat/completions ─┐  parse   ┌─ a rollout's key ─► Traffic ─┐
+    /v1/messages ─────────┤ ───────► │                              ├─► Reply ─► deliver
+    /v1/responses ────────┘          └─ the users' key ─► UserChats ┘
+
+Auxiliary routes (models, counting) answer by themselves and never become turns.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,11 +21,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tradewind.gateway import dialect_chat as dialect
-from tradewind.gateway.answer import Answer
+from tradewind.gateway import auxiliary
+from tradewind.gateway.answer import Reply
 from tradewind.gateway.beat import Pulse
 from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.delivery import Delivery, StreamDelivery, refused
+from tradewind.gateway.dialect import Ask, Asker, Dialect
+from tradewind.gateway.dialect_chat import Chat
+from tradewind.gateway.dialect_messages import Messages
+from tradewind.gateway.dialect_responses import Responses
 from tradewind.gateway.generation import Generator
 from tradewind.gateway.journal import Journal
 from tradewind.gateway.metrics import Metrics
@@ -29,9 +41,12 @@ from tradewind.gateway.traffic import Traffic
 from tradewind.gateway.turn import Parts
 from tradewind.gateway.user_chat import UserChats
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.turns import Session
 from tradewind.render.renderer import Renderer
 
 log = logging.getLogger(__name__)
+
+CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
 
 _WATCH_S = 1.0
 
@@ -48,7 +63,7 @@ class Gateway:
         pool_key: str,
         user_key: str | None,
     ) -> None:
-        self.config = config
+        self.config, self.renderer = config, renderer
         self.journal = Journal(ledger)
         self.metrics = Metrics()
         self.router = Router(self.journal, config)
@@ -98,45 +113,23 @@ class Gateway:
 
 def create_app(gateway: Gateway) -> Starlette:
     """The ASGI application."""
-
-    async def chat(request: Request) -> Response:
-        session = await gateway.sessions.of(request.headers.get("authorization"))
-        raw = await _body(request, gateway.config.max_body_bytes)
-        purpose = None if isinstance(session, User) else session.purpose
-        call, body = dialect.parse(raw, request.headers, purpose, gateway.config, count)
-        if isinstance(session, User):
-            return deliver(gateway.users.answer(call), body, forget, gateway.users.left)
-        answer = await gateway.traffic.answer(session, call)
-        return deliver(
-            answer,
-            body,
-            gateway.traffic.delivered,
-            lambda a: gateway.spawn(gateway.traffic.left(a)),
-        )
-
-    def deliver(
-        answer: Answer,
-        body: dict[str, Any],
-        on_delivered: Callable[[Answer], None],
-        on_left: Callable[[Answer], None],
-    ) -> Response:
-        model = gateway.config.model
-        if not dialect.streamed(body):
-            return Delivery(answer, model, on_delivered=on_delivered, on_left=on_left)
-        return StreamDelivery(
-            answer,
-            dialect.Stream(answer, model, body),
-            keep_alive_s=gateway.config.keep_alive_s,
-            on_delivered=on_delivered,
-            on_left=on_left,
-        )
-
-    def count(parameter: str) -> None:
-        gateway.metrics.overridden[parameter] += 1
-
-    async def models(request: Request) -> Response:
-        await gateway.sessions.of(request.headers.get("authorization"))
-        return JSONResponse(dialect.models(gateway.config))
+    speaking: dict[str, Dialect] = {
+        "/v1/chat/completions": CHAT,
+        "/v1/messages": MESSAGES,
+        "/v1/responses": RESPONSES,
+    }
+    answering = [
+        Route(path, _refusing(gateway, dialect, _answer), methods=["POST"])
+        for path, dialect in speaking.items()
+    ]
+    counted: dict[str, tuple[Dialect, auxiliary.Shape]] = {
+        "/v1/messages/count_tokens": (MESSAGES, auxiliary.counted_messages),
+        "/v1/responses/input_tokens": (RESPONSES, auxiliary.counted_responses),
+    }
+    counting = [
+        Route(path, _refusing(gateway, dialect, partial(_count, shape)), methods=["POST"])
+        for path, (dialect, shape) in counted.items()
+    ]
 
     async def health(_request: Request) -> Response:
         return JSONResponse({"pools": len(await gateway.router.alive())})
@@ -146,8 +139,10 @@ def create_app(gateway: Gateway) -> Starlette:
 
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", _refusing(gateway, chat), methods=["POST"]),
-            Route("/v1/models", _refusing(gateway, models)),
+            *answering,
+            *counting,
+            Route("/v1/models", _models(gateway)),
+            Route("/v1/models/{model:path}", _models(gateway)),
             Route("/healthz", health),
             Route("/v1/metrics", metrics),
         ],
@@ -156,19 +151,88 @@ def create_app(gateway: Gateway) -> Starlette:
     )
 
 
-def forget(_answer: Answer) -> None:
-    """Users' answers leave no record of delivery."""
+Endpoint = Callable[[Gateway, Dialect, Request], Awaitable[Response]]
+
+
+async def _answer(gateway: Gateway, dialect: Dialect, request: Request) -> Response:
+    """The one way of every call that is sampled."""
+    session = await gateway.sessions.of(request.headers)
+    raw = await _body(request, gateway.config.max_body_bytes)
+    ask = dialect.parse(raw, request.headers, _asker(gateway, session))
+    if isinstance(session, User):
+        reply = gateway.users.answer(ask.call)
+        return _deliver(gateway, dialect, ask, reply, forget, gateway.users.left)
+    reply = await gateway.traffic.answer(session, ask.call)
+    traffic = gateway.traffic
+    return _deliver(
+        gateway, dialect, ask, reply, traffic.delivered, lambda r: gateway.spawn(traffic.left(r))
+    )
+
+
+async def _count(
+    shape: auxiliary.Shape, gateway: Gateway, dialect: Dialect, request: Request
+) -> Response:
+    """How many ids the prompt of a call would have."""
+    session = await gateway.sessions.of(request.headers)
+    raw = await _body(request, gateway.config.max_body_bytes)
+    ask = dialect.parse(raw, request.headers, _asker(gateway, session))
+    return JSONResponse(shape(auxiliary.count(gateway.renderer, ask.call)))
+
+
+def _models(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
+    async def models(gateway: Gateway, dialect: Dialect, request: Request) -> Response:
+        await gateway.sessions.of(request.headers)
+        one = "model" in request.path_params
+        return JSONResponse(auxiliary.models(gateway.config, dialect is MESSAGES, one))
+
+    async def route(request: Request) -> Response:
+        dialect: Dialect = MESSAGES if "anthropic-version" in request.headers else CHAT
+        return await _refusing(gateway, dialect, models)(request)
+
+    return route
+
+
+def _asker(gateway: Gateway, session: Session | User) -> Asker:
+    def count(parameter: str) -> None:
+        gateway.metrics.overridden[parameter] += 1
+
+    purpose = None if isinstance(session, User) else session.purpose
+    return Asker(gateway.config, purpose, count)
+
+
+def _deliver(
+    gateway: Gateway,
+    dialect: Dialect,
+    ask: Ask,
+    reply: Reply,
+    on_delivered: Callable[[Reply], None],
+    on_left: Callable[[Reply], None],
+) -> Response:
+    if not ask.streamed:
+        return Delivery(reply, ask, dialect, on_delivered=on_delivered, on_left=on_left)
+    return StreamDelivery(
+        reply,
+        ask,
+        dialect,
+        keep_alive_s=gateway.config.keep_alive_s,
+        on_delivered=on_delivered,
+        on_left=on_left,
+    )
+
+
+def forget(_reply: Reply) -> None:
+    """Users' replies leave no record of delivery."""
 
 
 def _refusing(
-    gateway: Gateway, endpoint: Callable[[Request], Awaitable[Response]]
+    gateway: Gateway, dialect: Dialect, endpoint: Endpoint
 ) -> Callable[[Request], Awaitable[Response]]:
     async def guarded(request: Request) -> Response:
         try:
-            return await endpoint(request)
+            return await endpoint(gateway, dialect, request)
         except Refusal as refusal:
             gateway.metrics.refused[refusal.code] += 1
-            return refused(refusal)
+            return refused(refusal, dialect)
         except ClientDisconnect:
             return Response(status_code=499)
 
@@ -185,10 +249,16 @@ async def _body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
+def _spoken(request: Request) -> Dialect:
+    return MESSAGES if request.url.path.startswith("/v1/messages") else CHAT
+
+
 async def _not_found(request: Request, _error: Exception) -> Response:
     where = f"{request.method} {request.url.path}"
-    return refused(Refusal(404, "unknown_url", f"There is no {where} here."))
+    refusal = Refusal(404, "unknown_url", f"There is no {where} here.")
+    return refused(refusal, _spoken(request))
 
 
-async def _failed(_request: Request, error: Exception) -> Response:
-    return refused(Refusal(500, "gateway_error", f"The gateway failed: {type(error).__name__}."))
+async def _failed(request: Request, error: Exception) -> Response:
+    said = f"The gateway failed: {type(error).__name__}."
+    return refused(Refusal(500, "gateway_error", said), _spoken(request))

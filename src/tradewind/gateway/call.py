@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tradewind.types import Json
+from tradewind.types import Json, TurnId
 
 
 @dataclass(frozen=True)
@@ -17,18 +17,39 @@ class Sampling:
     max_tokens: int
     seed: int | None = None
     """The user's; rollouts get one from their session and turn."""
+    stop: tuple[str, ...] = ()
+    """The answer's text ends before the first of these; ids stay as sampled, up to the token with
+    which it was complete."""
+    n: int = 1
+    """Answers to the one prompt."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request for one answer."""
+    """One request for one answer, or for `sampling.n` of them."""
 
     messages: tuple[Json, ...]
-    """As the agent sent them."""
+    """In the shape of chat completions."""
     sampling: Sampling
     digest: str
     """Of the whole request body; equal bodies have equal digests."""
+    tools: tuple[Json, ...] = ()
+    """Functions that the prompt names, in the shape of chat completions."""
+    calls: bool = True
+    """Whether the answer may call them; else what looks like a call stays text."""
     retry: bool = False
     """The client says that it has sent this body before."""
     idempotency_key: str | None = None
     """Equal keys of one session mean one call."""
+    dialect: str = "chat"
+    asked: Json = field(default_factory=dict)
+    """Sampling parameters as they were sent."""
+    auxiliary: bool = False
+    """A side call, by the name of the model that it asks for: answered, never trained."""
+    previous: TurnId | None = None
+    """The turn whose messages and answer come before `messages`."""
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """Of the functions that were offered."""
+        return frozenset(tool["function"]["name"] for tool in self.tools)

@@ -30,6 +30,15 @@ class GatewayConfig(BaseModel):
     """Of training rollouts, whatever they ask for. Evaluation is greedy, users are free."""
     max_body_bytes: int = Field(default=4_000_000, ge=1)
     """Larger request bodies get 413."""
+    max_choices: int = Field(default=16, ge=1)
+    """Most answers that one call may ask for (`n`)."""
+    auxiliary_models: tuple[str, ...] = ("*haiku*",)
+    """Patterns of model names in requests. A call that asks for such a model is a side call of the
+    agent's (a title, a summary): it is answered by the policy, and never trained."""
+    token_budget: int | None = Field(default=None, ge=1)
+    """Most tokens that one rollout may sample over all its calls; None is no limit. The answer at
+    the limit is cut there, the next call gets one last message that says so, and later ones 409.
+    Calls in flight at the same time may pass it together."""
     max_parallel: int = Field(default=32, ge=1)
     """Calls of one rollout in flight at once; more get 429."""
     admission_wait_s: float = Field(default=10.0, ge=0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tradewind.gateway.answer import Answer
+from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.call import Call
-from tradewind.gateway.refusal import Refusal
+from tradewind.gateway.refusal import Refusal, bad_request
 from tradewind.render.message import canonical
-from tradewind.render.renderer import Renderer, continues
+from tradewind.render.renderer import Renderer, continues, said_by
+from tradewind.render.toolcalls import Said
 from tradewind.types import Json, Turn, TurnId, TurnState
 
 Messages = tuple[Json, ...]
@@ -23,19 +24,19 @@ class Placement:
     parent: TurnId | None
     """The turn whose ids the prompt starts with."""
     kind: str
-    """`root`, `extended`, or why it forked: `edited`, `repeated`, `template`, `after a loss`."""
+    """`root`, `extended`, or why it forked: `edited` (a history that was changed or compacted),
+    `repeated`, `template` (it renders the history otherwise than it was read), `tools` (others are
+    offered now), `after a loss`."""
     tainted: bool = False
     """The history holds text of a turn that never came back: nothing of it can be trained (R3)."""
 
 
 @dataclass
 class Attempt:
-    """One call and its answer, as long as a retry may ask for it."""
+    """One call and its answers, as long as a retry may ask for them."""
 
-    answer: Answer
-    messages: Messages
+    reply: Reply
     digest: str | None
-    """None for a turn that an earlier life of the gateway served; messages are compared then."""
     idempotency_key: str | None = None
     repeated: bool = False
     """It was refused, and the client has asked again since."""
@@ -57,67 +58,103 @@ class Conversation:
         """The conversation that the ledger knows; finished turns can be asked for again."""
         known = cls(rollout_id, list(turns))
         known.next_index = max((turn.index + 1 for turn in turns), default=0)
+        calls: dict[TurnId, list[Turn]] = {}
         for turn in turns:
-            if turn.state is TurnState.DONE:
-                known.attempts.append(Attempt(_answer_of(turn), canonical(turn.messages), None))
+            calls.setdefault(turn.choice_of or turn.turn_id, []).append(turn)
+        for made in calls.values():
+            if all(turn.state is TurnState.DONE for turn in made):
+                reply = Reply([_answer_of(turn) for turn in made])
+                known.attempts.append(Attempt(reply, made[0].digest, made[0].idempotency_key))
         return known
 
     @property
     def in_flight(self) -> list[Answer]:
         """Answers that are still being written."""
-        return [a.answer for a in self.attempts if not a.answer.ended]
+        return [a for known in self.attempts for a in known.reply.answers if not a.ended]
 
-    def earlier(self, call: Call, asked: Messages) -> Answer | None:
-        """The answer that this call asks for again, if it is a retry; `asked` is canonical.
+    @property
+    def sampled(self) -> int:
+        """Tokens of all answers so far, those that are being written included."""
+        done = [turn.completion for turn in self.turns if turn.completion is not None]
+        growing = sum(answer.output_tokens for answer in self.in_flight)
+        return sum(len(completion.output_ids) for completion in done) + growing
+
+    def earlier(self, call: Call) -> Reply | None:
+        """The reply that this call asks for again, if it is a retry.
 
         A retry carries the SDK's mark or an idempotency key. Without a mark equal bodies are new
         samples: best-of-n and pollers send them on purpose. Raises `Refusal` (422) if a key comes
         back with another body.
         """
-        live = [a for a in self.attempts if a.answer.refusal is None]
+        live = [a for a in self.attempts if a.reply.refusal is None]
         if call.idempotency_key is not None:
             for attempt in live:
                 if attempt.idempotency_key == call.idempotency_key:
                     _same_body(attempt, call)
-                    return attempt.answer
+                    return attempt.reply
         if not call.retry:
             return None
-        equal = [
-            a
-            for a in self.attempts
-            if a.digest == call.digest or (a.digest is None and a.messages == asked)
-        ]
-        abandoned = [
-            a for a in equal if a in live and not a.answer.heard and not a.answer.delivered
-        ]
+        equal = [a for a in self.attempts if a.digest == call.digest]
+        abandoned = [a for a in equal if a in live and not a.reply.heard and not a.reply.delivered]
         if abandoned:  # it is the one whose client went away
-            return abandoned[-1].answer
+            return abandoned[-1].reply
         for attempt in equal:
             if attempt not in live and not attempt.repeated:
                 attempt.repeated = True  # it is one that we refused: sample now
                 return None
         # A client may be gone unnoticed, or an answer lost after it was written.
-        rest = [a for a in equal if not a.answer.delivered] or equal
-        return next((a.answer for a in reversed(rest) if a in live), None)
+        rest = [a for a in equal if not a.reply.delivered] or equal
+        return next((a.reply for a in reversed(rest) if a in live), None)
 
-    def place(self, messages: Messages, renderer: Renderer) -> Placement:
+    def whole(self, call: Call) -> Messages:
+        """The call's messages, after those of the turn that it names as the previous one.
+
+        Raises `Refusal` (400) if there is no such turn, or it has no answer.
+        """
+        if call.previous is None:
+            return call.messages
+        known = [t for t in self.turns if t.turn_id == call.previous and t.completion]
+        if not known:
+            raise bad_request(
+                "There is no answered response of this id in this session.",
+                param="previous_response_id",
+                code="previous_response_not_found",
+            )
+        before = known[0].messages
+        # Instructions belong to one call; the next one brings its own.
+        before = before[1:] if known[0].asked.get("instructions") else before
+        own = 1 if call.asked.get("instructions") else 0
+        return (*call.messages[:own], *before, _message_of(known[0]), *call.messages[own:])
+
+    def place(
+        self, messages: Messages, renderer: Renderer, tools: tuple[Json, ...] = ()
+    ) -> Placement:
         """Extends the turn with the longest history that the call continues, or forks."""
-        asked = canonical(messages)
+        asked, cause = canonical(messages), ""
         done = [t for t in self.turns if t.state is TurnState.DONE and t.completion]
-        refused_by_template = False
         # The longest history first, and of equally long ones the latest.
         for turn in sorted(done, key=lambda t: (-len(t.messages), -t.index)):
-            assert turn.completion is not None and turn.text is not None
-            if not continues(self._history(turn), turn.text, asked):
+            assert turn.completion is not None
+            said = _said(turn)
+            if not continues(self._history(turn), said, asked):
+                continue
+            if turn.tools != tools:
+                cause = cause or "tools"
                 continue
             ids = renderer.extend(
-                turn.prompt_ids, turn.completion.output_ids, turn.messages, turn.text, messages
+                turn.prompt_ids,
+                turn.completion.output_ids,
+                turn.messages,
+                said,
+                messages,
+                tools=tools,
             )
             if ids is not None:
                 return Placement(ids, turn.turn_id, "extended")
-            refused_by_template = True
-        kind = "template" if refused_by_template else self._fork_cause(asked)
-        return Placement(renderer.render(messages), None, kind, tainted=kind == "after a loss")
+            cause = "template"
+        kind = cause or self._fork_cause(asked)
+        ids = renderer.render(messages, tools=tools)
+        return Placement(ids, None, kind, tainted=kind == "after a loss")
 
     def keep(self, turn: Turn) -> None:
         """Keeps the newest state of a turn."""
@@ -164,6 +201,16 @@ def _same_body(attempt: Attempt, call: Call) -> None:
         )
 
 
+def _message_of(turn: Turn) -> Json:
+    calls = {"tool_calls": list(turn.tool_calls)} if turn.tool_calls else {}
+    return {"role": "assistant", "content": turn.text or "", **calls}
+
+
+def _said(turn: Turn) -> Said:
+    """What a finished turn told its agent."""
+    return said_by(canonical([_message_of(turn)])[0])
+
+
 def _answer_of(turn: Turn) -> Answer:
     assert turn.completion is not None
     answer = Answer(turn.turn_id)
@@ -173,5 +220,6 @@ def _answer_of(turn: Turn) -> Answer:
     answer.version = turn.completion.spans[-1].version
     answer.delivered, answer.recorded = turn.delivered, True
     answer.add(turn.text or "")
+    answer.tool_calls = turn.tool_calls
     answer.finish(turn.completion.finish_reason)
     return answer

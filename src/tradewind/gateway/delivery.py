@@ -1,6 +1,6 @@
-"""Bringing an answer to its client, and knowing whether it arrived.
+"""Bringing a reply to its client, and knowing whether it arrived.
 
-An answer counts as delivered when all of it was written to the connection and the client had not
+A reply counts as delivered when all of it was written to the connection and the client had not
 gone away before the last byte.
 """
 
@@ -13,42 +13,46 @@ from collections.abc import Callable
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tradewind.gateway import dialect_chat as dialect
-from tradewind.gateway.answer import Answer, Listener
+from tradewind.gateway.answer import Listener, Reply
+from tradewind.gateway.dialect import Ask, Dialect, error_headers
 from tradewind.gateway.refusal import Refusal
 
-OnAnswer = Callable[[Answer], None]
+OnReply = Callable[[Reply], None]
 
 _SSE = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
-def refused(refusal: Refusal) -> Response:
+def refused(refusal: Refusal, dialect: Dialect) -> Response:
     """A refusal in the dialect's shape."""
-    return JSONResponse(
-        dialect.error(refusal), refusal.status, headers=dialect.error_headers(refusal)
-    )
+    return JSONResponse(dialect.error(refusal), refusal.status, headers=error_headers(refusal))
 
 
 class Delivery(Response):
-    """Waits for an answer while watching the client. ASGI application, like every response."""
+    """Waits for a reply while watching the client. ASGI application, like every response."""
 
     def __init__(
-        self, answer: Answer, model: str, *, on_delivered: OnAnswer, on_left: OnAnswer
+        self,
+        reply: Reply,
+        ask: Ask,
+        dialect: Dialect,
+        *,
+        on_delivered: OnReply,
+        on_left: OnReply,
     ) -> None:
-        self._answer, self._model = answer, model
+        self._reply, self._ask, self._dialect = reply, ask, dialect
         self._on_delivered, self._on_left = on_delivered, on_left
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the answer, or the status and error that it ended with."""
-        with self._answer.listening() as listener:
+        """Sends the reply, or the status and error that it ended with."""
+        with self._reply.listening() as listener:
             gone = asyncio.create_task(_disconnected(receive))
             gone.add_done_callback(lambda _: listener.poke())
             try:
                 arrived = await self._deliver(scope, receive, send, listener, gone)
             finally:
                 gone.cancel()
-        (self._on_delivered if arrived else self._on_left)(self._answer)
+        (self._on_delivered if arrived else self._on_left)(self._reply)
 
     async def _deliver(
         self,
@@ -59,14 +63,14 @@ class Delivery(Response):
         gone: asyncio.Task[None],
     ) -> bool:
         """Whether the client got everything."""
-        while not self._answer.ended and not gone.done():
+        while not self._reply.ended and not gone.done():
             await listener.wait(60.0)
         if gone.done():
             return False
-        if self._answer.refusal is not None:
-            await refused(self._answer.refusal)(scope, receive, send)
+        if self._reply.refusal is not None:
+            await refused(self._reply.refusal, self._dialect)(scope, receive, send)
             return False
-        body = json.dumps(dialect.completion(self._answer, self._model), ensure_ascii=False)
+        body = json.dumps(self._dialect.whole(self._reply, self._ask), ensure_ascii=False)
         await Response(body, media_type="application/json")(scope, receive, send)
         return True
 
@@ -76,15 +80,16 @@ class StreamDelivery(Delivery):
 
     def __init__(
         self,
-        answer: Answer,
-        stream: dialect.Stream,
+        reply: Reply,
+        ask: Ask,
+        dialect: Dialect,
         *,
         keep_alive_s: float,
-        on_delivered: OnAnswer,
-        on_left: OnAnswer,
+        on_delivered: OnReply,
+        on_left: OnReply,
     ) -> None:
-        super().__init__(answer, "", on_delivered=on_delivered, on_left=on_left)
-        self._stream, self._keep_alive_s = stream, keep_alive_s
+        super().__init__(reply, ask, dialect, on_delivered=on_delivered, on_left=on_left)
+        self._stream, self._keep_alive_s = dialect.stream(reply, ask), keep_alive_s
 
     async def _deliver(
         self,
@@ -94,29 +99,30 @@ class StreamDelivery(Delivery):
         listener: Listener,
         gone: asyncio.Task[None],
     ) -> bool:
-        if not self._answer.pieces and not self._answer.ended:
+        if not self._reply.begun and not self._reply.ended:
             await listener.wait(self._keep_alive_s)
         if gone.done():
             return False
-        if self._answer.refusal is not None and not self._answer.pieces:
-            await refused(self._answer.refusal)(scope, receive, send)
+        if self._reply.refusal is not None and not self._reply.begun:
+            await refused(self._reply.refusal, self._dialect)(scope, receive, send)
             return False
-        self._answer.streamed = True
+        for answer in self._reply.answers:
+            answer.streamed = True
         await _start(send)
         await _body(send, self._stream.first())
         while not gone.done():
-            ended = self._answer.ended  # before `take`: what is added later is seen next time
-            text = listener.take()
-            if text:
-                await _body(send, self._stream.piece(text))
+            ended = self._reply.ended  # before `take`: what is added later is seen next time
+            news = listener.take()
+            if news:
+                await _body(send, b"".join(self._stream.piece(*piece) for piece in news))
             if ended:
                 return await self._end(send)
-            if not text and await listener.wait(self._keep_alive_s):
+            if not news and await listener.wait(self._keep_alive_s):
                 await _body(send, self._stream.keep_alive())
         return False
 
     async def _end(self, send: Send) -> bool:
-        refusal = self._answer.refusal
+        refusal = self._reply.refusal
         last = self._stream.last() if refusal is None else [self._stream.broken(refusal)]
         await _body(send, b"".join(last), more=False)
         return refusal is None

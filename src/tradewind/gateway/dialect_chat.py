@@ -2,129 +2,116 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-from tradewind.gateway.answer import Answer
-from tradewind.gateway.call import Call
+from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.config import GatewayConfig
-from tradewind.gateway.parameters import apply
+from tradewind.gateway.dialect import (
+    Ask,
+    Asker,
+    function_tool,
+    make_call,
+    objects,
+    read_object,
+    sse,
+)
+from tradewind.gateway.parameters import CHAT
 from tradewind.gateway.refusal import Refusal, bad_request
-from tradewind.types import FinishReason, Json, Purpose
+from tradewind.types import FinishReason, Json
 
 _FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length"}
 _ERROR_TYPES = {401: "authentication_error", 409: "conflict_error", 429: "rate_limit_error"}
 
 
-def parse(
-    raw: bytes,
-    headers: Mapping[str, str],
-    purpose: Purpose | None,
-    config: GatewayConfig,
-    count: Callable[[str], None],
-) -> tuple[Call, Json]:
-    """The internal call, and the body for what concerns the answer's shape only.
+class Chat:
+    """`POST /v1/chat/completions`."""
 
-    `purpose` None is a user; `count` hears the names of overridden parameters. Raises `Refusal`.
-    """
-    try:
-        body = json.loads(raw)
-    except ValueError as error:
-        raise bad_request(f"The body is not JSON: {error}.") from error
-    if not isinstance(body, dict):
-        raise bad_request("The body must be a JSON object.")
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise bad_request("'messages' must be a list of at least one message.", param="messages")
-    if not all(isinstance(message, dict) for message in messages):
-        raise bad_request("Each of 'messages' must be an object.", param="messages")
-    call = Call(
-        messages=tuple(messages),
-        sampling=apply(body, purpose, config, count),
-        digest=hashlib.sha256(raw).hexdigest(),
-        retry=_retries(headers) > 0,
-        idempotency_key=headers.get("idempotency-key"),
-    )
-    return call, body
+    policy = CHAT
 
+    def parse(self, raw: bytes, headers: Mapping[str, str], asker: Asker) -> Ask:
+        """Messages and tools are in the internal shape already."""
+        body = read_object(raw)
+        call = make_call(
+            CHAT,
+            raw,
+            body,
+            headers,
+            asker,
+            messages=tuple(objects(body, "messages")),
+            tools=_tools(body.get("tools"), asker),
+            calls=body.get("tool_choice") != "none",
+        )
+        return Ask(call, body, asker.config.model)
 
-def streamed(body: Json) -> bool:
-    """Whether the answer is asked for as server-sent events."""
-    return body.get("stream") is True
-
-
-def completion(answer: Answer, model: str) -> Json:
-    """A whole answer."""
-    assert answer.finish_reason is not None
-    return {
-        "id": f"chatcmpl-{answer.id}",
-        "object": "chat.completion",
-        "created": int(answer.created),
-        "model": model,
-        "system_fingerprint": _fingerprint(answer),
-        "choices": [
+    def whole(self, reply: Reply, ask: Ask) -> Json:
+        """A `chat.completion`."""
+        choices = [
             {
-                "index": 0,
-                "message": {"role": "assistant", "content": answer.text, "refusal": None},
+                "index": number,
+                "message": _message(answer),
                 "logprobs": None,
-                "finish_reason": _FINISH[answer.finish_reason],
+                "finish_reason": _finish(answer),
             }
-        ],
-        "usage": _usage(answer),
-    }
+            for number, answer in enumerate(reply.answers)
+        ]
+        head = _head(reply, ask.model, "chat.completion")
+        return {**head, "choices": choices, "usage": _usage(reply)}
+
+    def stream(self, reply: Reply, ask: Ask) -> ChatStream:
+        """`chat.completion.chunk` events."""
+        return ChatStream(reply, ask)
+
+    def error(self, refusal: Refusal) -> Json:
+        """OpenAI's error object."""
+        return openai_error(refusal)
 
 
-class Stream:
-    """The events of one streamed answer, in order."""
+class ChatStream:
+    """The events of one streamed reply, in order."""
 
-    def __init__(self, answer: Answer, model: str, body: Json) -> None:
-        self._answer, self._model = answer, model
-        options = body.get("stream_options")
+    def __init__(self, reply: Reply, ask: Ask) -> None:
+        self._reply, self._model = reply, ask.model
+        options = ask.body.get("stream_options")
         self._usage = isinstance(options, dict) and options.get("include_usage") is True
 
     def first(self) -> bytes:
-        """The role."""
-        return self._event({"role": "assistant", "content": "", "refusal": None})
+        """The role, of each answer."""
+        role = {"role": "assistant", "content": "", "refusal": None}
+        return b"".join(self._event(number, role) for number in range(len(self._reply.answers)))
 
-    def piece(self, text: str) -> bytes:
+    def piece(self, number: int, text: str) -> bytes:
         """Some text."""
-        return self._event({"content": text})
+        return self._event(number, {"content": text})
 
     def last(self) -> Iterable[bytes]:
-        """Why it ended, the usage if it was asked for, and the end mark."""
-        assert self._answer.finish_reason is not None
-        yield self._event({}, _FINISH[self._answer.finish_reason])
+        """Tool calls, why each answer ended, the usage if it was asked for, and the end mark."""
+        for number, answer in enumerate(self._reply.answers):
+            for position, call in enumerate(answer.tool_calls):
+                yield self._event(number, {"tool_calls": [{"index": position, **call}]})
+            yield self._event(number, {}, _finish(answer))
         if self._usage:
-            yield _sse({**self._head(), "choices": [], "usage": _usage(self._answer)})
+            yield sse({**self._head(), "choices": [], "usage": _usage(self._reply)})
         yield b"data: [DONE]\n\n"
 
     def broken(self, refusal: Refusal) -> bytes:
         """In the middle of a stream there is no status left to send."""
-        return _sse(error(refusal))
+        return sse(openai_error(refusal))
 
     def keep_alive(self) -> bytes:
         """A comment, which clients skip."""
         return b": waiting\n\n"
 
-    def _event(self, delta: Json, finish: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    def _event(self, number: int, delta: Json, finish: str | None = None) -> bytes:
+        choice = {"index": number, "delta": delta, "logprobs": None, "finish_reason": finish}
         usage = {"usage": None} if self._usage else {}
-        return _sse({**self._head(), "choices": [choice], **usage})
+        return sse({**self._head(), "choices": [choice], **usage})
 
     def _head(self) -> Json:
-        return {
-            "id": f"chatcmpl-{self._answer.id}",
-            "object": "chat.completion.chunk",
-            "created": int(self._answer.created),
-            "model": self._model,
-            "system_fingerprint": _fingerprint(self._answer),
-        }
+        return _head(self._reply, self._model, "chat.completion.chunk")
 
 
-def error(refusal: Refusal) -> Json:
-    """OpenAI's error object."""
+def openai_error(refusal: Refusal) -> Json:
+    """OpenAI's error object, in chat completions and responses."""
     kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
     return {
         "error": {
@@ -136,40 +123,66 @@ def error(refusal: Refusal) -> Json:
     }
 
 
-def error_headers(refusal: Refusal) -> dict[str, str]:
-    """When to come back, and for the SDK, which retries 409 by itself, that it need not."""
-    if refusal.retry_after_s is not None:
-        seconds = max(1, round(refusal.retry_after_s))
-        milliseconds = str(int(refusal.retry_after_s * 1000))
-        return {"retry-after": str(seconds), "retry-after-ms": milliseconds}
-    return {"x-should-retry": "false"} if refusal.status < 500 else {}
-
-
 def models(config: GatewayConfig) -> Json:
     """The list of the one model."""
-    model = {"id": config.model, "object": "model", "created": 0, "owned_by": "tradewind"}
-    return {"object": "list", "data": [model]}
+    return {"object": "list", "data": [model(config)]}
 
 
-def _retries(headers: Mapping[str, str]) -> int:
-    mark = headers.get("x-stainless-retry-count", "0")
-    return int(mark) if mark.isdigit() else 0
+def model(config: GatewayConfig) -> Json:
+    """The one model."""
+    return {"id": config.model, "object": "model", "created": 0, "owned_by": "tradewind"}
 
 
-def _usage(answer: Answer) -> Json:
-    return {
-        "prompt_tokens": answer.prompt_tokens,
-        "completion_tokens": answer.output_tokens,
-        "total_tokens": answer.prompt_tokens + answer.output_tokens,
-    }
-
-
-def _fingerprint(answer: Answer) -> str | None:
+def fingerprint(answer: Answer) -> str | None:
     """The weight version is what makes two answers comparable."""
     return None if answer.version is None else f"v{answer.version}"
 
 
-def _sse(data: Any) -> bytes:
-    return (
-        b"data: " + json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
-    )
+def _tools(given: object, asker: Asker) -> tuple[Json, ...]:
+    if not given:
+        return ()
+    if not isinstance(given, list) or not all(isinstance(tool, dict) for tool in given):
+        raise bad_request("'tools' must be a list of objects.", param="tools")
+    found = []
+    for tool in given:
+        function = tool.get("function")
+        if tool.get("type", "function") != "function" or not isinstance(function, dict):
+            asker.count(f"tools.{tool.get('type')}")
+            continue
+        known = (function.get(key) for key in ("name", "description", "parameters"))
+        found.append(function_tool(*known))
+    return tuple(found)
+
+
+def _message(answer: Answer) -> Json:
+    content = answer.text
+    if not answer.tool_calls:
+        return {"role": "assistant", "content": content, "refusal": None}
+    calls = list(answer.tool_calls)
+    return {"role": "assistant", "content": content or None, "refusal": None, "tool_calls": calls}
+
+
+def _finish(answer: Answer) -> str:
+    assert answer.finish_reason is not None
+    if answer.tool_calls and answer.finish_reason is FinishReason.STOP:
+        return "tool_calls"
+    return _FINISH[answer.finish_reason]
+
+
+def _head(reply: Reply, model: str, kind: str) -> Json:
+    return {
+        "id": f"chatcmpl-{reply.first.id}",
+        "object": kind,
+        "created": int(reply.first.created),
+        "model": model,
+        "system_fingerprint": fingerprint(reply.first),
+    }
+
+
+def _usage(reply: Reply) -> Json:
+    prompt, output = reply.first.prompt_tokens, reply.output_tokens
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+    }

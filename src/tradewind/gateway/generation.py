@@ -13,16 +13,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tradewind.gateway.answer import Answer
+from tradewind.gateway.call import Call
 from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.metrics import Metrics
 from tradewind.gateway.pool_client import PoolClient, PoolFailed
 from tradewind.gateway.refusal import Refusal, broke_off
 from tradewind.gateway.router import Route, Router
-from tradewind.render.detokeniser import Detokeniser
+from tradewind.gateway.speech import Speech
 from tradewind.render.renderer import Renderer
 from tradewind.types import (
     Completion,
@@ -109,17 +109,22 @@ class Generator:
         self._config, self._metrics = config, metrics
 
     async def generate(
-        self, first: PoolReport, request: GenerateRequest, route: Route, answer: Answer
+        self,
+        first: PoolReport,
+        request: GenerateRequest,
+        route: Route,
+        call: Call,
+        answer: Answer,
     ) -> Generated:
         """All tokens, their text added to `answer` as it comes; raises `Refusal` (503).
 
-        `first` was chosen for `route`. With `route.version` set, an answer in which another
-        version took part is thrown away and asked for anew; `answer` then gets its text once it
-        is whole.
+        `first` was chosen for `route`, `request` made from `call`. With `route.version` set, an
+        answer in which another version took part is thrown away and asked for anew; `answer` then
+        gets its text once it is whole.
         """
         deadline = time.monotonic() + self._config.turn_deadline_s
         got, pool, tried, cause = Generated(), first, list[str](), ""
-        speech = _Speech(self._renderer.detokeniser(), answer, request.stop_ids)
+        speech = Speech(self._renderer, call, answer, held=route.version is not None)
         for attempt in range(self._config.pool_attempts):
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):
@@ -136,7 +141,7 @@ class Generator:
                 raise broke_off(f"{self._config.turn_deadline_s:g} s passed") from None
             if got.finish_reason is not None:
                 got.pool = pool.pool
-                speech.end(got)
+                speech.end()
                 return got
             self._metrics.continued += 1
         raise broke_off(f"{len(tried)} attempts failed, the last at {cause}")
@@ -147,36 +152,38 @@ class Generator:
         request: GenerateRequest,
         got: Generated,
         route: Route,
-        speech: _Speech,
+        speech: Speech,
     ) -> None:
         """Adds a pool's chunks to `got`; raises `PoolFailed` if they end without an end."""
-        stream = self._pools.stream(pool.url, request)
+        stream, whole = self._pools.stream(pool.url, request), False
         try:
             with self._router.sending(pool, route):
                 async for chunk in stream:
-                    self._check_version(chunk, got, route, pool)
-                    got.add(chunk, self._renderer.vocab_size)
-                    if route.version is None:
-                        speech.say(chunk.ids, chunk.version)
+                    if not route.allows(chunk.version) and chunk.ids:
+                        raise self._wrong_version(chunk, got, route, speech, pool)
+                    taken = speech.say(chunk.ids, chunk.version)
+                    got.add(_first(chunk, taken), self._renderer.vocab_size)
+                    if speech.stopped is not None:
+                        got.finish_reason = FinishReason.STOP
+                        return
                     if chunk.finish_reason is not None:
                         # Read on to the end of the body, or the connection could not be used again.
-                        got.finish_reason = _own_end(chunk.finish_reason)
+                        got.finish_reason, whole = _own_end(chunk.finish_reason), True
             if got.finish_reason is None:
                 raise PoolFailed("the stream ended without an end", gone=True)
         finally:
             await stream.aclose()
-            if got.finish_reason is None:
+            if not whole:
                 self._pools.cancel(pool.url, request.request_id)
 
-    def _check_version(
-        self, chunk: GenerateChunk, got: Generated, route: Route, pool: PoolReport
-    ) -> None:
-        if not chunk.ids or route.allows(chunk.version):
-            return
+    def _wrong_version(
+        self, chunk: GenerateChunk, got: Generated, route: Route, speech: Speech, pool: PoolReport
+    ) -> PoolFailed:
         if route.version is not None:
             got.forget()
+            speech.forget()
         self._router.broke_off(pool)  # until its next report tells what it serves
-        raise PoolFailed(f"it answered by version {chunk.version}", gone=False)
+        return PoolFailed(f"it answered by version {chunk.version}", gone=False)
 
     async def _another(self, route: Route, tried: list[str], deadline: float) -> PoolReport:
         wait_s = max(0.0, deadline - time.monotonic())
@@ -191,21 +198,12 @@ class Generator:
         return pool
 
 
-class _Speech:
-    """Ids to the text of an answer; stop ids have none."""
-
-    def __init__(self, text: Detokeniser, answer: Answer, stop_ids: Sequence[int]) -> None:
-        self._text, self._answer, self._silent = text, answer, frozenset(stop_ids)
-
-    def say(self, ids: Sequence[int], version: int) -> None:
-        if ids:
-            self._answer.heed(len(ids), version)
-            self._answer.add(self._text.push([i for i in ids if i not in self._silent]))
-
-    def end(self, got: Generated) -> None:
-        if got.ids and not self._answer.output_tokens:  # it was held back until whole
-            self.say(got.ids, got.spans[-1].version)
-        self._answer.add(self._text.flush())
+def _first(chunk: GenerateChunk, taken: int) -> GenerateChunk:
+    """A chunk without what came after a stop string."""
+    if taken == len(chunk.ids):
+        return chunk
+    cut = {"ids": chunk.ids[:taken], "logprobs": chunk.logprobs[:taken]}
+    return chunk.model_copy(update=cut)
 
 
 def _own_end(reason: FinishReason) -> FinishReason:

@@ -1,12 +1,13 @@
 """The gateway process.
 
-    agent (a rollout's key) ──┐                        ┌──► pool paris
-    product's users ──────────┤► routes ► turn ► router┤
-                              │            │           └──► pool oregon
-                              │            ▼
+    agent (a rollout's key) ──┐                                   ┌──► pool paris
+    product's users ──────────┤► dialect ► call ► turn ► router ──┤
+                              │                    │              └──► pool oregon
+                              │                    ▼
                               │          ledger: intent before, tokens after
 
-    consumes   chat completions, from agents and users; pool reports, from the ledger
+    consumes   chat completions, responses and messages, from agents and users; pool reports,
+               from the ledger
     produces   answers; turns with the engine's ids, log-probabilities and versions; user latency;
                a beat every second
     waits for  a pool that serves (the version asked for, in an evaluation), at most
@@ -54,6 +55,7 @@ def serve(config: GatewayConfig, workspace: Path) -> None:
     listener = _listen(config.host, config.port)
     # uvicorn raises the signal again once all is closed: that is the ordinary end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    log.info("%s", gateway.renderer.form)
     log.info("gateway listens on http://%s:%d", *listener.getsockname()[:2])
     server = uvicorn.Server(
         uvicorn.Config(

@@ -20,6 +20,8 @@ class Refusal(TradewindError):
         self.status, self.code, self.message, self.param = status, code, message, param
         self.retry_after_s = retry_after_s
         """None also means that repeating the call cannot help, unless the status is 5xx."""
+        self.overflow: tuple[int, int] | None = None
+        """Tokens of the prompt and of the window, if that is what was wrong."""
         super().__init__(message)
 
 
@@ -40,13 +42,15 @@ def bad_request(message: str, *, param: str | None = None, code: str = "invalid_
 
 def context_overflow(prompt: int, window: int) -> Refusal:
     """400 with the code by which agents know that they must compact their history."""
-    return Refusal(
+    refusal = Refusal(
         400,
         "context_length_exceeded",
         f"This model's maximum context length is {window} tokens. However, your messages resulted "
         f"in {prompt} tokens. Please reduce the length of the messages.",
         param="messages",
     )
+    refusal.overflow = (prompt, window)
+    return refusal
 
 
 def no_pool(waiting_for: str, retry_after_s: float) -> Refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tradewind.gateway.journal import Journal
@@ -33,12 +34,9 @@ class Sessions:
         self._cache_s = cache_s
         self._cache: OrderedDict[str, tuple[Session, float]] = OrderedDict()
 
-    async def of(self, authorization: str | None) -> Session | User:
-        """The session of an `Authorization` header; raises `Refusal` (401, 409)."""
-        scheme, _, key = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
-            raise unknown_key()
-        key_digest = digest(key.strip())
+    async def of(self, headers: Mapping[str, str]) -> Session | User:
+        """The session of a request's key; raises `Refusal` (401, 409)."""
+        key_digest = digest(_key(headers))
         if self._user_digest and hmac.compare_digest(key_digest, self._user_digest):
             return User()
         session = await self._lookup(key_digest)
@@ -46,6 +44,8 @@ class Sessions:
             raise unknown_key()
         if not session.open:
             raise ended(f"{session.rollout_id} has ended")
+        if time.time() >= session.deadline:
+            raise ended(f"the deadline of {session.rollout_id} has passed")
         return session
 
     def forget(self, rollout: str) -> None:
@@ -60,7 +60,7 @@ class Sessions:
             if session.rollout_id == rollout:
                 del self._cache[key]
                 now = await self._lookup(key)
-                return now is not None and now.open
+                return now is not None and now.open and time.time() < now.deadline
         return True
 
     async def _lookup(self, key_digest: str) -> Session | None:
@@ -74,3 +74,12 @@ class Sessions:
             while len(self._cache) > _MOST_CACHED:
                 self._cache.popitem(last=False)
         return session
+
+
+def _key(headers: Mapping[str, str]) -> str:
+    """Of `x-api-key`, as Anthropic's SDKs send it, or of a bearer token; raises `Refusal` (401)."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    key = headers.get("x-api-key") or (bearer if scheme.lower() == "bearer" else "")
+    if not key.strip():
+        raise unknown_key()
+    return key.strip()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import replace
 
-from tradewind.gateway.answer import Answer
+from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.call import Call
 from tradewind.gateway.conversation import Attempt, Conversation
 from tradewind.gateway.refusal import Refusal, bad_request, ended
 from tradewind.gateway.session import Sessions
-from tradewind.gateway.turn import Parts, TurnRun
+from tradewind.gateway.turn import Parts, Placed, TurnRun
 from tradewind.ledger.turns import Session
-from tradewind.render.message import canonical
 from tradewind.types import UserError
 
 _MOST_KEPT = 2048
@@ -34,46 +34,54 @@ class Traffic:
             await journal.write(journal.ledger.lose_turn, turn)
         return len(left)
 
-    async def answer(self, session: Session, call: Call) -> Answer:
-        """The growing answer to `call`; for a retry that of its first attempt."""
+    async def answer(self, session: Session, call: Call) -> Reply:
+        """The growing reply to `call`; for a retry that of its first attempt."""
         conversation = await self._conversation(session.rollout_id)
-        try:
-            asked = canonical(call.messages)
-        except UserError as error:
-            raise bad_request(str(error), param="messages") from error
         # No await from here to the registration, or a call and its retry could both be new.
-        earlier = conversation.earlier(call, asked)
+        earlier = conversation.earlier(call)
         if earlier is not None:
             self._parts.metrics.joined += 1
             return earlier
-        answer = Answer(session.rollout_id)
-        crowded = len(conversation.in_flight) >= self._parts.config.max_parallel
-        conversation.attempts.append(Attempt(answer, asked, call.digest, call.idempotency_key))
-        if crowded:
-            answer.fail(Refusal(429, "too_many_calls", "Too many at once.", retry_after_s=1.0))
-            return answer
-        run = TurnRun(self._parts, session, conversation, call, answer)
-        answer.task = asyncio.create_task(run.run())
-        return answer
+        ask = self._place(conversation, call)
+        reply = Reply([Answer(session.rollout_id) for _ in range(call.sampling.n)])
+        most = self._parts.config.max_parallel
+        crowded = len(conversation.in_flight) + call.sampling.n > most
+        conversation.attempts.append(Attempt(reply, call.digest, call.idempotency_key))
+        for answer in reply.answers:
+            if crowded:
+                answer.fail(Refusal(429, "too_many_calls", "Too many at once.", retry_after_s=1.0))
+                continue
+            run = TurnRun(self._parts, session, conversation, ask, answer)
+            answer.task = asyncio.create_task(run.run())
+        return reply
 
-    def delivered(self, answer: Answer) -> None:
-        """The whole answer was written to the agent."""
-        if answer.delivered or not answer.recorded:
-            return
-        answer.delivered = True
-        self._parts.metrics.delivered_tokens += answer.output_tokens
-        self._parts.journal.later(self._parts.journal.ledger.deliver_turn, answer.id)
+    def _place(self, conversation: Conversation, call: Call) -> Placed:
+        """Raises `Refusal` (400) if nobody could render the messages."""
+        try:
+            call = replace(call, messages=conversation.whole(call))
+            placement = conversation.place(call.messages, self._parts.renderer, call.tools)
+        except UserError as error:
+            raise bad_request(str(error), param="messages") from error
+        return Placed(call, placement)
 
-    async def left(self, answer: Answer) -> None:
-        """A client went away. If nobody is left, the answer is cancelled, and its turn lost.
+    def delivered(self, reply: Reply) -> None:
+        """The whole reply was written to the agent."""
+        for answer in reply.answers:
+            if answer.recorded and not answer.delivered:
+                answer.delivered = True
+                self._parts.metrics.delivered_tokens += answer.output_tokens
+                self._parts.journal.later(self._parts.journal.ledger.deliver_turn, answer.id)
 
-        An answer of which nothing was shown yet goes on for a while: SDKs drop the connection at
+    async def left(self, reply: Reply) -> None:
+        """A client went away. If nobody is left, the answers are cancelled, and their turns lost.
+
+        A reply of which nothing was shown yet goes on for a while: SDKs drop the connection at
         their timeout and then ask again, which must not sample again.
         """
-        if not answer.streamed:
+        if not reply.first.streamed:
             await asyncio.sleep(self._parts.config.orphan_grace_s)
-        if not answer.heard and not answer.ended and answer.task is not None:
-            answer.task.cancel()
+        if not reply.heard:
+            _cancel([answer for answer in reply.answers if not answer.ended])
 
     async def end_sealed(self) -> None:
         """Cancels what is in flight for rollouts that have ended meanwhile."""

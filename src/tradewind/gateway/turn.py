@@ -25,7 +25,7 @@ from tradewind.gateway.conversation import Conversation, Placement
 from tradewind.gateway.generation import Generated, Generator
 from tradewind.gateway.journal import Journal
 from tradewind.gateway.metrics import Metrics
-from tradewind.gateway.refusal import Refusal, bad_request, broke_off, context_overflow, ended
+from tradewind.gateway.refusal import Refusal, broke_off, context_overflow, ended
 from tradewind.gateway.router import Route, Router
 from tradewind.ledger.turns import Session
 from tradewind.render.renderer import Renderer
@@ -36,8 +36,8 @@ from tradewind.types import (
     Priority,
     Purpose,
     Turn,
+    TurnId,
     TurnState,
-    UserError,
     turn_id,
 )
 
@@ -76,14 +76,29 @@ def turn_seed(session_seed: int, index: int) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
+@dataclass
+class Placed:
+    """A call whose place is known; its answers share prompt and parent."""
+
+    call: Call
+    placement: Placement
+    first: TurnId | None = None
+    """The turn of the first answer, once its number is known."""
+
+
 class TurnRun:
     """The writer of one answer and of its record."""
 
     def __init__(
-        self, parts: Parts, session: Session, conversation: Conversation, call: Call, answer: Answer
+        self,
+        parts: Parts,
+        session: Session,
+        conversation: Conversation,
+        ask: Placed,
+        answer: Answer,
     ) -> None:
         self._parts, self._session, self._conversation = parts, session, conversation
-        self._call, self._answer = call, answer
+        self._ask, self._call, self._answer = ask, ask.call, answer
         self._turn: Turn | None = None
         """None until the intent is written."""
 
@@ -109,29 +124,24 @@ class TurnRun:
 
     async def _steps(self) -> None:
         parts, route = self._parts, _route(self._session)
-        placement = self._place()
+        placement = self._ask.placement
         sampling = fit(placement.prompt_ids, self._call.sampling, parts.window)
         evaluation = self._session.purpose is Purpose.EVAL
         wait_s = parts.config.eval_wait_s if evaluation else parts.config.admission_wait_s
         pool = await parts.router.choose(route, wait_s=wait_s)
         turn = await self._intend(placement, sampling)
-        got = await parts.generator.generate(
-            pool, self._request(turn, sampling, route), route, self._answer
-        )
+        request = self._request(turn, sampling, route)
+        got = await parts.generator.generate(pool, request, route, self._call, self._answer)
         await self._record(turn, got, placement)
         assert got.finish_reason is not None
         self._answer.finish(got.finish_reason)
-
-    def _place(self) -> Placement:
-        try:
-            return self._conversation.place(self._call.messages, self._parts.renderer)
-        except UserError as error:
-            raise bad_request(str(error), param="messages") from error
 
     async def _intend(self, placement: Placement, sampling: Sampling) -> Turn:
         """Makes the turn known to the ledger, before any pool hears of it."""
         index = self._conversation.next_index
         self._conversation.next_index += 1
+        call, first = self._call, self._ask.first
+        self._ask.first = first or turn_id(self._session.rollout_id, index)
         turn = Turn(
             turn_id=turn_id(self._session.rollout_id, index),
             rollout_id=self._session.rollout_id,
@@ -141,14 +151,22 @@ class TurnRun:
             prompt_ids=placement.prompt_ids,
             completion=None,
             temperature=sampling.temperature,
-            messages=self._call.messages,
+            messages=call.messages,
+            tools=call.tools,
+            kind=placement.kind,
+            choice_of=first,
+            auxiliary=call.auxiliary,
+            dialect=call.dialect,
+            asked=call.asked,
+            digest=call.digest,
+            idempotency_key=call.idempotency_key,
             started_at=time.time(),
         )
         await self._parts.journal.write(self._parts.journal.ledger.write_intent, turn)
         self._turn = turn
         self._conversation.keep(turn)
         self._answer.id, self._answer.prompt_tokens = turn.turn_id, len(turn.prompt_ids)
-        self._parts.metrics.turns[placement.kind] += 1
+        self._parts.metrics.turns[placement.kind if first is None else "sibling"] += 1
         return turn
 
     def _request(self, turn: Turn, sampling: Sampling, route: Route) -> GenerateRequest:
@@ -176,6 +194,7 @@ class TurnRun:
                     "state": TurnState.DONE,
                     "completion": got.completion(),
                     "text": self._answer.text,
+                    "tool_calls": self._answer.tool_calls,
                     "finished_at": time.time(),
                 }
             )

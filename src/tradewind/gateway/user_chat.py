@@ -7,7 +7,7 @@ import logging
 import time
 import uuid
 
-from tradewind.gateway.answer import Answer
+from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.call import Call
 from tradewind.gateway.refusal import Refusal, bad_request, broke_off
 from tradewind.gateway.router import Route
@@ -25,18 +25,27 @@ class UserChats:
         self._parts = parts
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def answer(self, call: Call) -> Answer:
-        """The growing answer to one user."""
-        answer = Answer(f"user-{uuid.uuid4().hex}")
-        answer.task = asyncio.create_task(self._run(call, answer))
-        self._tasks.add(answer.task)
-        answer.task.add_done_callback(self._tasks.discard)
-        return answer
+    def answer(self, call: Call) -> Reply:
+        """The growing reply to one user. Raises `Refusal` (400) for what no user can ask."""
+        if call.previous is not None:
+            raise bad_request(
+                "Nothing of what users say is kept here: send the whole conversation as 'input'.",
+                param="previous_response_id",
+            )
+        name = f"user-{uuid.uuid4().hex}"
+        numbers = range(call.sampling.n)
+        reply = Reply([Answer(f"{name}-{n}" if n else name) for n in numbers])
+        for answer in reply.answers:
+            answer.task = asyncio.create_task(self._run(call, answer))
+            self._tasks.add(answer.task)
+            answer.task.add_done_callback(self._tasks.discard)
+        return reply
 
-    def left(self, answer: Answer) -> None:
+    def left(self, reply: Reply) -> None:
         """The user went away: the pool need not go on."""
-        if not answer.ended and answer.task is not None:
-            answer.task.cancel(USER_LEFT)
+        for answer in reply.answers:
+            if not answer.ended and answer.task is not None:
+                answer.task.cancel(USER_LEFT)
 
     async def close(self) -> None:
         """Cancels everything in flight."""
@@ -73,7 +82,7 @@ class UserChats:
         """Writes the answer; the pool that finished it."""
         parts = self._parts
         try:
-            ids = parts.renderer.render(call.messages)
+            ids = parts.renderer.render(call.messages, tools=call.tools)
         except UserError as error:
             raise bad_request(str(error), param="messages") from error
         sampling = fit(ids, call.sampling, parts.window)
@@ -90,7 +99,7 @@ class UserChats:
             priority=route.priority,
             seed=sampling.seed,
         )
-        got = await parts.generator.generate(pool, request, route, answer)
+        got = await parts.generator.generate(pool, request, route, call, answer)
         assert got.finish_reason is not None
         answer.finish(got.finish_reason)
         return got.pool

@@ -1,18 +1,22 @@
-"""Messages in one canonical shape: a role, a string of content, and no empty keys.
+"""Messages in one canonical shape: a role, a string of content, tool calls, and no empty keys.
 
 Clients send the same message in several shapes (content as parts, `None` for an empty string,
-keys that are null). The canonical shape decides what is rendered, and whether one conversation
-continues another; it never decides which ids are trained.
+arguments as differently spaced JSON, keys that are null or their own). The canonical shape decides
+what is rendered, and whether one conversation continues another; it never decides which ids are
+trained.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tradewind.types import Json, UserError
 
 _TEXT_PARTS = ("text", "input_text", "output_text")
+_READ = ("name", "tool_call_id", "reasoning_content")
+"""What templates read of a message beside role, content and tool calls; the rest is dropped."""
 
 
 def canonical(messages: Sequence[Mapping[str, Any]]) -> tuple[Json, ...]:
@@ -31,8 +35,50 @@ def _canonical(index: int, message: Mapping[str, Any]) -> Json:
         raise UserError(
             f"message {index} has no role", value=message, fix="send objects with role and content"
         )
-    shaped = {k: v for k, v in message.items() if v is not None and v != [] and k != "content"}
-    return {"role": shaped.pop("role"), "content": _text(index, message.get("content")), **shaped}
+    role = "system" if message["role"] == "developer" else message["role"]
+    shaped = {"role": role, "content": _text(index, message.get("content"))}
+    shaped |= {key: message[key] for key in _READ if message.get(key)}
+    calls = message.get("tool_calls")
+    if calls:
+        shaped["tool_calls"] = _calls(index, calls)
+    return shaped
+
+
+def _calls(index: int, calls: object) -> list[Json]:
+    """Calls with arguments as an object, so that spacing and key escapes do not count."""
+    if not isinstance(calls, Sequence) or not all(isinstance(call, Mapping) for call in calls):
+        raise UserError(
+            f"the tool calls of message {index} are no list of objects",
+            value=calls,
+            fix="send them as they were received",
+        )
+    return [_call(index, call) for call in calls]
+
+
+def _call(index: int, call: Mapping[str, Any]) -> Json:
+    function = call.get("function")
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise UserError(
+            f"a tool call of message {index} names no function",
+            value=dict(call),
+            fix="send it as it was received",
+        )
+    shaped: Json = {"type": "function"}
+    if isinstance(call.get("id"), str):
+        shaped["id"] = call["id"]
+    arguments = _arguments(function.get("arguments"))
+    return {**shaped, "function": {"name": function["name"], "arguments": arguments}}
+
+
+def _arguments(given: object) -> object:
+    """An object if the text is one: templates write objects themselves."""
+    if not isinstance(given, str):
+        return given or {}
+    try:
+        read = json.loads(given or "{}")
+    except ValueError:
+        return given
+    return read if isinstance(read, dict) else given
 
 
 def _text(index: int, content: object) -> str:

@@ -1,8 +1,9 @@
 """Messages to token ids and back, for one model folder.
 
-    render   messages                      -> prompt ids
+    render   messages, tools               -> prompt ids
     extend   a parent's ids, new messages  -> prompt ids that start with the parent's, or None
     decode   ids                           -> text
+    parser   text                          -> content and tool calls, as this family writes them
 
 `extend` is what keeps promise R2. A second turn rendered from text rarely starts with the ids
 that the engine sampled (merges differ, and the newline after the end mark is never sampled), so
@@ -13,7 +14,7 @@ template's text between the end of the assistant's content and the next generati
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from tokenizers import Tokenizer
 from tradewind.render.detokeniser import Detokeniser
 from tradewind.render.message import canonical
 from tradewind.render.template import ChatTemplate
+from tradewind.render.toolcalls import Plain, Said, ToolCall, ToolParser
+from tradewind.render.toolform import choose_form
 from tradewind.types import Json, UserError
 
 Ids = tuple[int, ...]
@@ -49,6 +52,8 @@ class Renderer:
         """Most tokens of prompt and answer together."""
         self.stop_ids: Ids = self._stop_ids(config)
         """Sampling one of these ends the answer; ascending."""
+        self.form = choose_form(template)
+        """How this family is told of tools and writes its calls."""
 
     @classmethod
     def open(cls, folder: Path | str) -> Renderer:
@@ -74,13 +79,21 @@ class Renderer:
         return cls(tokenizer, template, config=config)
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        *,
+        tools: Sequence[Json] = (),
     ) -> Ids:
-        """Prompt ids of a conversation, equal to `transformers.apply_chat_template`."""
-        text = self._template.render(
-            canonical(messages), add_generation_prompt=add_generation_prompt
-        )
-        return self.encode(text)
+        """Prompt ids of a conversation, equal to `transformers.apply_chat_template`.
+
+        Where the template knows no tools, they are written as `toolform` says.
+        """
+        return self.encode(self._text(canonical(messages), tools, add_generation_prompt))
+
+    def parser(self, tools: Collection[Json]) -> ToolParser:
+        """Of an answer to a prompt that named `tools`."""
+        return self.form.parser if tools else Plain()
 
     def encode(self, text: str) -> Ids:
         """Ids of `text`; special tokens written out in it become their ids, none are added."""
@@ -91,20 +104,22 @@ class Renderer:
         parent_ids: Sequence[int],
         parent_output_ids: Sequence[int],
         parent_messages: Sequence[Mapping[str, Any]],
-        parent_text: str,
+        said: Said,
         messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Json] = (),
     ) -> Ids | None:
         """`parent_ids + parent_output_ids + bridge`, or None if `messages` are not a continuation.
 
-        A continuation is: the parent's messages, one assistant message that holds exactly the
-        text that was delivered, then anything. None (a fork) also where the template would render
-        the history differently from what the engine read and wrote: reasoning stripped from older
-        turns, another end mark, a rewritten system line.
+        A continuation is: the parent's messages, one assistant message that means what was
+        delivered, then anything; `tools` are those of both prompts. None (a fork) also where the
+        template would render the history differently from what the engine read and wrote:
+        reasoning stripped from older turns, another end mark, a rewritten system line.
         """
         before, now = canonical(parent_messages), canonical(messages)
-        if not continues(before, parent_text, now):
+        if not continues(before, said, now):
             return None
-        bridge = self._bridge(before, parent_text, now)
+        bridge = self._bridge(before, said, now, tools)
         if bridge is None:
             return None
         ids = self._after_end_mark(bridge, parent_output_ids)
@@ -118,21 +133,36 @@ class Renderer:
         """Text of `ids` without special tokens; display only, never trained."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
-    def _bridge(self, before: tuple[Json, ...], text: str, now: tuple[Json, ...]) -> str | None:
+    def _text(
+        self, messages: Sequence[Json], tools: Sequence[Json], add_generation_prompt: bool = True
+    ) -> str:
+        return self._template.render(
+            self.form.prepare(messages, tools),
+            tools=tools if self.form.native else (),
+            add_generation_prompt=add_generation_prompt,
+        )
+
+    def _bridge(
+        self, before: Sequence[Json], said: Said, now: Sequence[Json], tools: Sequence[Json]
+    ) -> str | None:
         """Template text after the assistant's content, if all text before it is unchanged."""
         n = len(before)
-        opening = self._template.render(before)
-        actual = self._template.render(now)
-        probed = self._template.render((*now[:n], {**now[n], "content": _PROBE}, *now[n + 1 :]))
+        opening, actual = self._text(before, tools), self._text(now, tools)
+        probe = {"role": "assistant", "content": _PROBE}
+        try:
+            probed = self._text((*now[:n], probe, *now[n + 1 :]), tools)
+        except UserError:  # this template wants the calls before their results
+            return None
         head, found, bridge = probed.partition(_PROBE)
         if not found or head != opening or _PROBE in bridge:
             return None
         if not (actual.startswith(opening) and actual.endswith(bridge)):
             return None
-        # Templates may trim an answer: whitespace is the only difference that is forgiven, and
-        # the engine's ids stay as they were sampled.
+        # Templates may trim an answer or space its calls in their own way: what it means must be
+        # the same, and the engine's ids stay as they were sampled.
         middle = actual[len(opening) : len(actual) - len(bridge)]
-        return bridge if middle.strip() == text.strip() else None
+        names = {call.name for call in said.calls}
+        return bridge if self.parser(tools).parse(middle, names).means(said) else None
 
     def _after_end_mark(self, bridge: str, output_ids: Sequence[int]) -> Ids | None:
         """Ids of the bridge that follow the sampled output.
@@ -171,20 +201,22 @@ class Renderer:
         return {after[0]} if after and after[0] in self._special else set()
 
 
-def continues(before: Sequence[Json], text: str, now: Sequence[Json]) -> bool:
-    """Whether canonical `now` is `before`, one assistant message of `text`, then anything.
+def continues(before: Sequence[Json], said: Said, now: Sequence[Json]) -> bool:
+    """Whether canonical `now` is `before`, one assistant message that means `said`, then anything.
 
-    Agents trim what they received; whitespace around the text is forgiven, because the ids that
-    the engine sampled are kept whatever the agent sends back.
+    Agents trim what they received, and write arguments anew; that is forgiven, because the ids
+    that the engine sampled are kept whatever the agent sends back.
     """
     n = len(before)
-    if len(now) <= n or tuple(now[:n]) != tuple(before):
+    if len(now) <= n or now[n]["role"] != "assistant" or tuple(now[:n]) != tuple(before):
         return False
-    answer = now[n]
-    return set(answer) == {"role", "content"} and (answer["role"], answer["content"].strip()) == (
-        "assistant",
-        text.strip(),
-    )
+    return set(now[n]) <= {"role", "content", "tool_calls"} and said.means(said_by(now[n]))
+
+
+def said_by(message: Json) -> Said:
+    """What a canonical assistant message means."""
+    functions = [call["function"] for call in message.get("tool_calls", [])]
+    return Said(message["content"], tuple(ToolCall(f["name"], f["arguments"]) for f in functions))
 
 
 def _context_window(config: Json) -> int:

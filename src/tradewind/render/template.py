@@ -38,17 +38,23 @@ class ChatTemplate:
         """Reads `chat_template.jinja`, else the template inside `tokenizer_config.json`."""
         return cls(_source(folder, tokenizer_config), _constants(tokenizer_config))
 
-    def render(self, messages: Sequence[Json], *, add_generation_prompt: bool = True) -> str:
+    def render(
+        self,
+        messages: Sequence[Json],
+        *,
+        tools: Sequence[Json] = (),
+        add_generation_prompt: bool = True,
+    ) -> str:
         """The conversation as the model reads it; raises `UserError` where the template refuses."""
         try:
             return self._compiled.render(
                 messages=list(messages),
-                tools=None,
+                tools=list(tools) or None,
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
                 **self._constants,
             )
-        except (TemplateError, TypeError) as error:
+        except (TemplateError, TypeError, AttributeError) as error:
             # A template concatenates whatever it finds, so a strange message is a TypeError.
             raise UserError(
                 f"the model's chat template refuses these messages ({error})",

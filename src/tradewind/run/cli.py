@@ -116,12 +116,12 @@ app.add_typer(weights.app, name="weights")
 app.add_typer(tenants.app, name="tenants")
 
 
-def _delegate(part: str, summary: str) -> None:
+def _delegate(part: str, summary: str, module: str | None = None) -> None:
     """A verb that starts one process; its options are its own."""
 
     def start(context: typer.Context) -> None:
         sys.argv = [f"tradewind {part}", *context.args]
-        runpy.run_module(f"tradewind.{part}", run_name="__main__", alter_sys=False)
+        runpy.run_module(module or f"tradewind.{part}", run_name="__main__", alter_sys=False)
 
     start.__doc__ = summary
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -138,6 +138,9 @@ for _part, _summary in {
     "relay": "Start a relay: the weight stream for the pools of a region.",
 }.items():
     _delegate(_part, _summary)
+_delegate(
+    "push", "Have a customer's server play rollouts: signed calls.", "tradewind.worker.bridge"
+)
 
 
 def main() -> NoReturn:

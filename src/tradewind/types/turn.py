@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pydantic import Field
+
 from tradewind.types.ids import RolloutId, TurnId
 from tradewind.types.record import Json, Record
 
@@ -71,9 +73,26 @@ class Turn(Record):
     """None unless DONE."""
     temperature: float
     messages: tuple[Json, ...]
-    """The request's messages as the agent sent them."""
+    """The request's messages, in the shape of chat completions, whatever dialect they came in."""
+    tools: tuple[Json, ...] = ()
+    """The tools that the prompt names, in the shape of chat completions."""
     text: str | None = None
     """The content that was delivered to the agent; None unless DONE."""
+    tool_calls: tuple[Json, ...] = ()
+    """The calls that were delivered beside the text, in the shape of chat completions."""
+    kind: str = "root"
+    """How it began: `root`, `extended`, or why it forked (`gateway/conversation.py`)."""
+    choice_of: TurnId | None = None
+    """The first answer of the same call, if the call asked for several; this one is its sibling."""
+    auxiliary: bool = False
+    """A side call of the agent's (a title, a summary) that is answered and never trained."""
+    dialect: str = "chat"
+    """How the agent spoke: `chat`, `messages` or `responses`."""
+    asked: Json = Field(default_factory=dict)
+    """Sampling parameters as the agent sent them; what counts is `temperature` and the config."""
+    digest: str | None = None
+    """SHA-256 of the request's body, by which a retry is known."""
+    idempotency_key: str | None = None
     started_at: float
     """Unix seconds, at the intent."""
     finished_at: float | None = None

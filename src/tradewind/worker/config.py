@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tradewind.types.config import Config
 
@@ -27,3 +27,30 @@ class WorkerConfig(Config):
     it (`*_KEY`, `*TOKEN*`, `PASSWORD`, ...)."""
     grace_s: float = Field(default=2.0, ge=0)
     """How long running rollouts may go on after SIGTERM before they are handed back, in seconds."""
+
+
+class PushConfig(WorkerConfig):
+    """Configuration of `tradewind push`: a worker whose rollouts a customer's server plays."""
+
+    name: str = Field(default="push", min_length=1, max_length=200)
+    """How status and log call it."""
+    poll_s: float = Field(default=1.0, gt=0)
+    """How often a rollout is asked after, in seconds."""
+    lease_s: float = Field(default=30.0, gt=0)
+    """How long the customer's server keeps a rollout that nobody asks after, in seconds."""
+    unreachable_s: float = Field(default=60.0, gt=0)
+    """How long the customer's server may be away before a rollout is null, in seconds."""
+    request_s: float = Field(default=30.0, gt=0)
+    """Longest that one call may take, in seconds."""
+    max_answer_bytes: int = Field(default=8_000_000, ge=1)
+    """Larger answers are refused."""
+    allow_private: bool = False
+    """Whether private and loopback addresses may be called; link-local ones never are."""
+    allow_http: bool = False
+    """Whether hosts without TLS may be called."""
+
+    @model_validator(mode="after")
+    def _polls_renew_the_lease(self) -> PushConfig:
+        if self.lease_s < 2 * self.poll_s:
+            raise ValueError("lease_s must be at least twice poll_s")
+        return self

@@ -32,11 +32,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tradewind.envs.protocol import load_env
+from tradewind.envs.secrets import Secrets
 from tradewind.types.errors import UserError
 from tradewind.worker.client import ControllerClient
 from tradewind.worker.config import WorkerConfig
 from tradewind.worker.play import Player, player
-from tradewind.worker.secrets import Secrets
 from tradewind.worker.worker import Worker
 
 log = logging.getLogger("worker")
@@ -50,11 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        config = WorkerConfig.read(args.config)
-        if args.concurrency is not None:
-            config = config.model_copy(update={"concurrency": args.concurrency})
-        if args.name is not None:
-            config = config.model_copy(update={"name": args.name})
+        options = {"concurrency": args.concurrency, "name": args.name}
+        config = WorkerConfig.with_options(args.config, options)
         secrets = Secrets.from_environment(os.environ, config.secret_variables)
         key = take_key()
         asyncio.run(run(player(load_env(args.env)), args.controller, key, config, secrets))

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import time
 
+from tradewind.envs.secrets import Secrets
 from tradewind.types.errors import Conflict
 from tradewind.types.lease import Lease
 from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.worker.client import ControllerClient
 from tradewind.worker.config import WorkerConfig
 from tradewind.worker.play import Player
-from tradewind.worker.secrets import Secrets
 
 log = logging.getLogger("worker")
 
