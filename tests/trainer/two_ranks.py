@@ -174,6 +174,7 @@ def main(folder):
         runs(folder, ranks)
         if ranks.first:
             check_run(folder, ranks)
+    ranks.leave()
 
 
 if __name__ == "__main__":
