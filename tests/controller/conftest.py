@@ -39,7 +39,7 @@ def version(number: int) -> WeightVersion:
         state_id=f"s{number}",
         parent_state_id=None if number == 0 else f"s{number - 1}",
         manifest="m",
-        stage="rl",
+        stage="base",
         bytes_shipped=1,
         bytes_full=1,
     )

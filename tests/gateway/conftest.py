@@ -101,6 +101,8 @@ class Reply:
     finish: str | None = None
     error: str | None = None
     status: int = 200
+    drop: tuple[int, ...] = ()
+    """Positions of ids of the text that are left out."""
     silent_end: bool = False
     """Dies between the last id and the last line."""
 
@@ -157,6 +159,7 @@ class FakePool:
             yield _line([], [], self.version, error=reply.error)
             return
         ids = list(self.renderer.encode(reply.text)) + ([258] if reply.ends else [])
+        ids = [token for position, token in enumerate(ids) if position not in reply.drop]
         full, ids = len(ids), ids[: asked.max_tokens]
         version = self.version if reply.version is None else reply.version
         for position, token in enumerate(ids):

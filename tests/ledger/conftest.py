@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,10 +44,10 @@ class Play:
 
     terms = LeaseTerms(ttl_s=10.0, deadline_s=100.0, max_running=1000)
 
-    def __init__(self, path: Path | str, *, tasks: int, heldout: int = 3) -> None:
-        self.path = path
+    def __init__(self, path: Path | str, bucket: Path, *, tasks: int, heldout: int = 3) -> None:
+        self.path, self.bucket = path, bucket
         self.now = 1000.0
-        self.ledger = Ledger.open(path)
+        self.ledger = Ledger.open(path, bucket.as_uri())
         self.ledger.create_run({"run_id": "test", "seed": 7})
         train = [self.task(i, "train", f"k{i % 2}") for i in range(tasks)]
         held = [self.task(100 + i, "heldout", f"k{i}") for i in range(heldout)]
@@ -198,9 +199,15 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     return postgres.new_copy(request.getfixturevalue("postgres_server"))
 
 
+@pytest.fixture(scope="session")
+def make_play() -> type[Play]:
+    return Play
+
+
 @pytest.fixture
-def play(database: Path | str) -> Iterator[Play]:
-    played = Play(database, tasks=6)
-    yield played
-    assert played.ledger.audit() == []
-    played.ledger.close()
+def play(database: Path | str, tmp_path: Path) -> Iterator[Play]:
+    played = Play(database, tmp_path / "bucket", tasks=6)
+    with contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(lambda: played.ledger.close())
+        yield played
+        assert played.ledger.audit() == []

@@ -160,11 +160,3 @@ def test_a_ledger_that_cannot_be_opened_is_a_sentence(tmp_path):
     (tmp_path / "text.sqlite").write_text("not a database " * 100)
     with pytest.raises(UserError, match="cannot be opened"):
         Ledger.open(tmp_path / "text.sqlite")
-
-
-def test_a_ledger_of_another_schema_is_refused(tmp_path):
-    ledger = Ledger.open(tmp_path / "l.sqlite")
-    ledger.set_meta("schema", 99)
-    ledger.close()
-    with pytest.raises(UserError, match="schema 99"):
-        Ledger.open(tmp_path / "l.sqlite")

@@ -125,7 +125,7 @@ def _write_step(ledger: Ledger, step: int) -> None:
         t.steps,
         step=step,
         version=2 + step,
-        metrics={"trainer/loss/mean": 0.5},
+        metrics={"trainer/loss/mean": 0.5, f"trainer/staleness/tokens/{step}": 40.0},
         seconds=3.0,
         committed_at=T0 + 30 + step,
     )
@@ -194,7 +194,7 @@ def write_group(
             pool="paris",
             started_at=T0,
             finished_at=T0 + 1,
-            body=b"",
+            request="0" * 64,
         )
 
 

@@ -32,7 +32,7 @@ def data() -> ReportData:
             reward=i / 10,
             mixed=0.5,
             staleness=(0, 1, 2),
-            metrics={},
+            metrics={f"trainer/staleness/tokens/{age}": 10.0 * (age + 1) for age in range(3)},
         )
         for i in range(5)
     ]
@@ -91,6 +91,14 @@ def test_the_page_has_every_picture_and_each_is_well_formed(data: ReportData) ->
     assert len(drawn) == 9
     for picture in drawn:
         ElementTree.fromstring(picture)
+
+
+def test_the_page_counts_tokens_by_their_age(data: ReportData) -> None:
+    """Staleness by rollout hides how much of a long one was decoded by the newest weights."""
+    html = page(data)
+    for age, tokens, share in ((0, 50, 17), (1, 100, 33), (2, 150, 50)):
+        assert f"staleness {age}: {tokens} tokens" in html and f"{share} %" in html
+    assert "bound 2" in html
 
 
 def test_the_page_needs_no_network_and_no_script(data: ReportData) -> None:

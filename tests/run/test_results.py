@@ -52,6 +52,7 @@ def test_staleness_counts_from_the_oldest_token_to_the_weights_trained(ledger: L
         steps = read_steps(conn)
     assert [sorted(s.staleness) for s in steps] == [[0] * 4, [1] * 4]
     assert main_figures(ledger, {})["staleness.max"] == 1
+    assert main_figures(ledger, {})["staleness.tokens"] == {"0": 40, "1": 40}
 
 
 def test_mixed_groups_and_rewards_come_from_the_rows(ledger: Ledger) -> None:

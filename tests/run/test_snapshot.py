@@ -41,6 +41,7 @@ def test_the_snapshot_names_lag_staleness_and_waits(snapshot: Snapshot) -> None:
     (pool,) = snapshot.pools
     assert (pool.pool, pool.version, pool.lag) == ("paris", 1, 2)
     assert (snapshot.staleness_last, snapshot.staleness_max) == (1, 1)
+    assert snapshot.staleness_tokens == {0: 40, 1: 40}
     assert [w.process for w in snapshot.waits] == ["trainer"]
     assert snapshot.midtrain_loss == 1.5
 

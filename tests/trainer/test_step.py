@@ -83,6 +83,21 @@ def test_sample_outside_the_staleness_bound_is_trained(tiny, version):
         )
 
 
+def test_age_of_a_token_is_that_of_its_sample(tiny):
+    """A sample over two versions: each token counts with its own, the bound is over the oldest."""
+    sample = tiny.make_sample([1, 2, 3, 4, 5], 3, version=6)
+    sample = sample.model_copy(update={"versions": (-1, -1, 5, 7, 7)})
+    metrics = trainer(tiny, max_staleness=2).step([sample], version=7)
+    found = {n: v for n, v in metrics.items() if n.startswith("trainer/staleness/")}
+    assert found == {
+        "trainer/staleness/bound": 2.0,
+        "trainer/staleness/max": 2.0,
+        "trainer/staleness/mean": pytest.approx(2 / 3),
+        "trainer/staleness/tokens/0": 2.0,
+        "trainer/staleness/tokens/2": 1.0,
+    }
+
+
 def test_gate_lets_mismatched_numerics_pass(tiny):
     t = trainer(tiny, k3_gate=0.001)
     before = masters(t)

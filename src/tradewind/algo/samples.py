@@ -33,9 +33,9 @@ class Collected:
 
     samples: tuple[Sample, ...]
     excluded: Counter[str] = field(default_factory=Counter)
-    """Branches by cause: `lost`, `auxiliary` (a title or a summary), `broken_prefix`, `misaligned`,
+    """Branches by cause: `lost`, `auxiliary` (a side call), `broken_prefix`, `misaligned`,
     `temperature`, `nonfinite` (a log-probability that is not finite or lies above zero), `empty`
-    (nothing left to train); and rollouts by cause: `null` (no credit), `silent` (no turn at all)."""
+    (nothing left to train). Rollouts by cause: `null` (no credit), `silent` (no turn at all)."""
 
 
 def samples_of(group: ClosedGroup) -> Collected:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from tradewind.envs.protocol import AgentFailed, Env, Policy
+from tradewind.envs.version import name_and_version
 from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.types.record import Json
 
@@ -22,8 +23,16 @@ async def play(env: Env, task: Json, policy: Policy) -> Outcome:
     """The outcome of a rollout; raises only `CancelledError`.
 
     The deadline ends it as AGENT_LIMIT. An exception out of the customer's function is ENV_ERROR,
-    unless it is the model endpoint's answer: see `classify`.
+    unless it is the model endpoint's answer: see `classify`. It says which version of the
+    environment played.
     """
+    outcome = await _played(env, task, policy)
+    if outcome.environment is None:
+        outcome = outcome.model_copy(update={"environment": name_and_version(env)})
+    return outcome
+
+
+async def _played(env: Env, task: Json, policy: Policy) -> Outcome:
     limit = asyncio.timeout(max(0.0, policy.deadline - time.time()))
     try:
         async with limit:

@@ -73,7 +73,7 @@ class Gateway:
         parts = Parts(config, renderer, self.journal, self.router, generator, self.metrics)
         self.traffic = Traffic(parts, self.sessions)
         self.users = UserChats(parts)
-        self._pulse = Pulse(parts)
+        self.pulse = Pulse(parts)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @contextlib.asynccontextmanager
@@ -96,7 +96,7 @@ class Gateway:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._pulse.beat()
+                await self.pulse.beat()
                 await self.traffic.end_sealed()
             except Exception:  # boundary: a busy ledger must not end the watch
                 log.exception("the watch missed a beat")
@@ -135,7 +135,10 @@ def create_app(gateway: Gateway) -> Starlette:
         return JSONResponse({"pools": len(await gateway.router.alive())})
 
     async def metrics(_request: Request) -> Response:
-        return JSONResponse({**gateway.metrics.to_json(), "pools": await gateway.router.table()})
+        alarm = gateway.pulse.alarm
+        said = {"level": alarm.level.value, "share": alarm.share, "detail": alarm.sentence()}
+        pools = await gateway.router.table()
+        return JSONResponse({**gateway.metrics.to_json(), "alarm": said, "pools": pools})
 
     return Starlette(
         routes=[

@@ -39,6 +39,12 @@ class GatewayConfig(BaseModel):
     """Most tokens that one rollout may sample over all its calls; None is no limit. The answer at
     the limit is cut there, the next call gets one last message that says so, and later ones 409.
     Calls in flight at the same time may pass it together."""
+    delivered_warn: float = Field(default=0.98, gt=0, le=1)
+    """A smaller share of sampled tokens that reached their agents is a warning."""
+    delivered_stop: float = Field(default=0.95, gt=0, le=1)
+    """A smaller one means that training should stop until the cause is known."""
+    delivered_window: int = Field(default=20_000, ge=1)
+    """Sampled tokens over which that share is taken."""
     max_parallel: int = Field(default=32, ge=1)
     """Calls of one rollout in flight at once; more get 429."""
     admission_wait_s: float = Field(default=10.0, ge=0)

@@ -50,6 +50,8 @@ class Conversation:
     turns: list[Turn] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     next_index: int = 0
+    dismissed: bool = False
+    """Its budget is used up, and the agent was told so."""
     _histories: dict[TurnId, Messages] = field(default_factory=dict)
     """Canonical messages of each turn."""
 

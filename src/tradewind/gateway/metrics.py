@@ -19,6 +19,8 @@ class Metrics:
         """Turns of rollouts by how they began: root, extended, or the cause of a fork."""
         self.lost: Counter[str] = Counter()
         """Turns that cannot be trained, by cause."""
+        self.lost_tokens: Counter[str] = Counter()
+        """Sampled tokens of those turns, by cause."""
         self.refused: Counter[str] = Counter()
         """Refusals by code."""
         self.overridden: Counter[str] = Counter()
@@ -42,6 +44,7 @@ class Metrics:
             },
             "turns": dict(self.turns),
             "lost": dict(self.lost),
+            "lost_tokens": dict(self.lost_tokens),
             "refused": dict(self.refused),
             "overridden": dict(self.overridden),
             "joined": self.joined,

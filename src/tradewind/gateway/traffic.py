@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from dataclasses import replace
 
@@ -13,9 +14,10 @@ from tradewind.gateway.refusal import Refusal, bad_request, ended
 from tradewind.gateway.session import Sessions
 from tradewind.gateway.turn import Parts, Placed, TurnRun
 from tradewind.ledger.turns import Session
-from tradewind.types import UserError
+from tradewind.types import Event, FinishReason, UserError
 
 _MOST_KEPT = 2048
+_NO_LIMIT = 1 << 40
 
 
 class Traffic:
@@ -42,6 +44,8 @@ class Traffic:
         if earlier is not None:
             self._parts.metrics.joined += 1
             return earlier
+        if self._left_of_budget(conversation) <= 0:
+            return self._last_word(conversation, call)
         ask = self._place(conversation, call)
         reply = Reply([Answer(session.rollout_id) for _ in range(call.sampling.n)])
         most = self._parts.config.max_parallel
@@ -62,7 +66,34 @@ class Traffic:
             placement = conversation.place(call.messages, self._parts.renderer, call.tools)
         except UserError as error:
             raise bad_request(str(error), param="messages") from error
-        return Placed(call, placement)
+        left = max(1, self._left_of_budget(conversation) // call.sampling.n)
+        most = min(call.sampling.max_tokens, left)
+        return Placed(replace(call, sampling=replace(call.sampling, max_tokens=most)), placement)
+
+    def _left_of_budget(self, conversation: Conversation) -> int:
+        budget = self._parts.config.token_budget
+        return _NO_LIMIT if budget is None else budget - conversation.sampled
+
+    def _last_word(self, conversation: Conversation, call: Call) -> Reply:
+        """One message that ends the agent's loop, since an empty one would not; then 409."""
+        budget = f"the budget of {self._parts.config.token_budget} tokens is used up"
+        if conversation.dismissed:
+            raise ended(f"{conversation.rollout_id} has ended: {budget}")
+        conversation.dismissed = True
+        answer = Answer(f"{conversation.rollout_id}-end")
+        answer.add(f"This session ends here: {budget}.")
+        answer.finish(FinishReason.STOP)
+        reply = Reply([answer])
+        conversation.attempts.append(Attempt(reply, call.digest, call.idempotency_key))
+        event = Event(
+            at=time.time(),
+            process="gateway",
+            kind="rollout.budget",
+            subject=conversation.rollout_id,
+            detail=budget,
+        )
+        self._parts.journal.later(self._parts.journal.ledger.event, event)
+        return reply
 
     def delivered(self, reply: Reply) -> None:
         """The whole reply was written to the agent."""

@@ -209,6 +209,7 @@ class TurnRun:
 
     async def _lose(self, turn: Turn, cause: str, detail: str) -> None:
         self._parts.metrics.lost[cause] += 1
+        self._parts.metrics.lost_tokens[cause] += self._answer.output_tokens
         self._conversation.keep(turn.model_copy(update={"state": TurnState.LOST}))
         journal = self._parts.journal
         await journal.write(journal.ledger.lose_turn, turn.turn_id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -32,12 +32,15 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from tradewind.ledger import tables
+from tradewind.ledger.payloads import Payloads
 from tradewind.types.errors import Stalled, UserError
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 """A result row; its columns are those of the query."""
 
 BUSY_TIMEOUT_S = 30.0
+PAYLOADS = "payloads"
+"""Key of the run table: where they lie."""
 _WRITER_LOCK = 0x7472_6164  # any constant: the advisory lock of this program's writers
 _SIGNS_OF_WAITING = ("database is locked", "lock timeout")
 
@@ -47,21 +50,30 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._payloads: Payloads | None = None
         self._writing = threading.Lock()  # threads queue here, not in SQLite's polling
 
     @classmethod
-    def open(cls, url: str | Path) -> Self:
+    def open(cls, url: str | Path, bucket: str | None = None) -> Self:
         """Open or create the ledger at a SQLAlchemy URL, or at a path (then it is SQLite).
 
-        Raises `UserError` if it cannot be opened or was written by another schema.
+        The first `bucket` that a ledger is opened with is where its token payloads lie, for all who
+        open it later: a URL, or a folder relative to a SQLite file's. Without one they lie beside
+        the SQLite file. Raises `UserError` if the ledger cannot be opened, was written by another
+        schema, or keeps its payloads elsewhere.
         """
         address = _address(url)
         try:
             engine = create_engine(address, **_engine_options(address))
-            if engine.dialect.name == "sqlite":
-                _speak_sqlite(engine)
-            database = cls(engine)
-            database._create_tables()
+            with ExitStack() as refused:
+                refused.callback(engine.dispose)
+                if engine.dialect.name == "sqlite":
+                    _speak_sqlite(engine)
+                database = cls(engine)
+                database._create_tables()
+                if bucket is not None:
+                    database._keep_payloads_in(bucket)
+                refused.pop_all()
         except (ArgumentError, DBAPIError) as error:
             raise UserError(
                 f"the ledger cannot be opened ({_first_line(error)})",
@@ -107,6 +119,38 @@ class Database:
         finally:
             self._writing.release()
 
+    @property
+    def payloads(self) -> Payloads:
+        """Where the tokens of turns lie; raises `UserError` if nobody said where."""
+        if self._payloads is None:
+            with self.read() as conn:
+                place = _value(conn, PAYLOADS)
+            self._payloads = Payloads.open(self._payloads_url(place))
+        return self._payloads
+
+    def _payloads_url(self, place: str | None) -> str:
+        if place is not None and "://" in place:
+            return place
+        if self._engine.dialect.name != "sqlite":
+            raise UserError(
+                "nobody said where this ledger's token payloads lie",
+                value=place or _shown(str(self._engine.url)),
+                fix="open it once with a bucket: Ledger.open(url, bucket='s3://name/prefix')",
+            )
+        file = Path(self._engine.url.database or "").absolute()
+        return (file.parent / (place or f"{file.stem}.payloads")).as_uri()
+
+    def _keep_payloads_in(self, bucket: str) -> None:
+        with self.write() as conn:
+            insert_new(conn, tables.run, {"key": PAYLOADS, "value": bucket})
+            known = _value(conn, PAYLOADS)
+        if known != bucket:
+            raise UserError(
+                f"this ledger keeps its token payloads in {known}",
+                value=bucket,
+                fix="name that bucket, or none",
+            )
+
     def _create_tables(self) -> None:
         with self.read() as conn:
             schema = _schema(conn)
@@ -116,9 +160,11 @@ class Database:
                 insert_new(conn, tables.run, {"key": "schema", "value": tables.SCHEMA})
                 schema = _schema(conn)
         if schema != tables.SCHEMA:
+            whose = "a newer" if schema is not None and schema > tables.SCHEMA else "an older"
             raise UserError(
-                f"the ledger has schema {schema}, this program reads schema {tables.SCHEMA}",
-                value=str(self._engine.url),
+                f"the ledger was written by {whose} tradewind (schema {schema}, this one reads "
+                f"schema {tables.SCHEMA})",
+                value=_shown(str(self._engine.url)),
                 fix="use the version of tradewind that wrote it, or start a new run",
             )
 
@@ -158,9 +204,13 @@ def _stalled(owner: str) -> Stalled:
 def _schema(conn: Connection) -> int | None:
     if not inspect(conn).has_table(tables.run.name):
         return None
-    key = tables.run.c.key == "schema"
-    found: int | None = conn.execute(select(tables.run.c.value).where(key)).scalar_one_or_none()
+    found: int | None = _value(conn, "schema")
     return found
+
+
+def _value(conn: Connection, key: str) -> Any:
+    found = select(tables.run.c.value).where(tables.run.c.key == key)
+    return conn.execute(found).scalar_one_or_none()
 
 
 def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ class RunRecords(Database):
         """
         with self.write() as conn:
             for key, value in meta.items():
-                known = _meta(conn, key)
+                known = read_meta(conn, key)
                 if known is not None and known != value:
                     raise Conflict(f"this run was created with {key} = {known!r}, not {value!r}")
                 put(conn, run, {"key": key}, {"value": value})
@@ -32,7 +32,7 @@ class RunRecords(Database):
     def meta(self, key: str, default: Any = None) -> Any:
         """One value that `create_run` or `set_meta` wrote."""
         with self.read() as conn:
-            known = _meta(conn, key)
+            known = read_meta(conn, key)
         return default if known is None else known
 
     def set_meta(self, key: str, value: Any) -> None:
@@ -87,12 +87,13 @@ def task_of(row: Any) -> Task:
 
 def run_seed(conn: Connection) -> int:
     """The seed from which the order of draws and the sampling seeds follow."""
-    return int(_meta(conn, "seed") or 0)
+    return int(read_meta(conn, "seed") or 0)
 
 
 def _all_tasks(conn: Connection) -> list[Task]:
     return [task_of(row) for row in conn.execute(select(tasks).order_by(tasks.c.position))]
 
 
-def _meta(conn: Connection, key: str) -> Any:
+def read_meta(conn: Connection, key: str) -> Any:
+    """One value of the run table; None if nobody wrote it."""
     return conn.execute(select(run.c.value).where(run.c.key == key)).scalar_one_or_none()

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tradewind.ledger.database import AnyRow, Database, put
 from tradewind.ledger.groups import group_of_row, reject, sampled_versions
+from tradewind.ledger.payloads import LostPayload, Payloads
 from tradewind.ledger.run import read_task
 from tradewind.ledger.scores import scores_of_group
 from tradewind.ledger.tables import (
@@ -20,11 +21,13 @@ from tradewind.ledger.tables import (
     holders,
     rollouts,
     steps,
+    turns,
     versions,
 )
-from tradewind.ledger.turns import turns_of
+from tradewind.ledger.turns import turn_of, turn_rows
 from tradewind.types.errors import Conflict
 from tradewind.types.group import ClosedGroup, GradedRollout, GroupState, Purpose
+from tradewind.types.ids import GroupId
 from tradewind.types.step import Step
 from tradewind.types.turn import TurnState
 from tradewind.types.weights import WeightVersion
@@ -68,21 +71,32 @@ class Steps(Database):
         `held` are groups of a step that is trained and not committed yet: closed still, but no
         longer to be had, nor to be rejected. Fresh enough: `version - oldest_version() <=
         max_staleness` (hard, promise R8). Stale ones are rejected and their tasks queued again in
-        the same transaction, with an event. Returns an empty list while there are fewer than `n`;
-        see `closed` for how many.
+        the same transaction, with an event; so are those whose token payloads are missing or
+        damaged. Returns an empty list while there are fewer than `n`; see `closed` for how many.
         """
-        with self.read() as conn:  # while too few are closed, waiting needs no writer's lock
-            if len(_closed(conn, held)) < n:
-                return []
-        with self.write() as conn:
-            fresh = [
-                row
-                for row in _closed(conn, held)
-                if not _rejected(conn, row, version, max_staleness)
-            ]
+        while True:
+            with self.read() as conn:  # while too few are closed, waiting needs no writer's lock
+                if len(_closed(conn, held)) < n:
+                    return []
+            with self.write() as conn:
+                closed = _closed(conn, held)
+                fresh = [r for r in closed if not _rejected(conn, r, version, max_staleness)]
             if len(fresh) < n:
                 return []
-            return [_read_group(conn, row) for row in fresh[:n]]
+            found = [self._whole(row) for row in fresh[:n]]
+            whole = [group for group in found if group is not None]
+            if len(whole) == n:
+                return whole
+
+    def _whole(self, row: AnyRow) -> ClosedGroup | None:
+        """A closed group with its tokens; if some are lost, it is rejected with that cause."""
+        try:
+            with self.read() as conn:
+                return _read_group(conn, row, self.payloads)
+        except LostPayload as error:
+            with self.write() as conn:
+                reject(conn, row.group_id, str(error), wait=False)
+            return None
 
     def closed(self, held: Collection[str] = ()) -> int:
         """How many groups are closed and wait for the trainer, without those that are `held`."""
@@ -98,6 +112,9 @@ class Steps(Database):
         """
         assert step.version == version.version, (step.version, version.version)
         assert all(math.isfinite(value) for value in step.metrics.values()), step.metrics
+        with self.read() as conn:
+            named = _payloads_of(conn, step.group_ids)
+        self.payloads.sync(named)  # as durable as the step that was trained on them
         with self.write(durable=True) as conn:
             known = _step_of(conn, step.step)
             if known is not None:
@@ -149,7 +166,10 @@ class Steps(Database):
             return [_version(row) for row in rows]
 
     def groups_of_step(self, step: int) -> list[ClosedGroup]:
-        """The groups a step consumed, in its order and as they were claimed: replay reads this."""
+        """The groups a step consumed, in its order and as they were claimed: replay reads this.
+
+        Raises `LostPayload` if tokens of them are missing or damaged.
+        """
         with self.read() as conn:
             rows = conn.execute(
                 select(groups)
@@ -157,7 +177,7 @@ class Steps(Database):
                 .where(consumption.c.step == step)
                 .order_by(consumption.c.position)
             ).all()
-            return [_read_group(conn, row) for row in rows]
+            return [_read_group(conn, row, self.payloads) for row in rows]
 
 
 def _closed(conn: Connection, held: Collection[str] = ()) -> Sequence[AnyRow]:
@@ -183,7 +203,7 @@ def _rejected(conn: Connection, row: AnyRow, version: int, max_staleness: int) -
     return True
 
 
-def _read_group(conn: Connection, row: AnyRow) -> ClosedGroup:
+def _read_group(conn: Connection, row: AnyRow, payloads: Payloads) -> ClosedGroup:
     """A closed group as training reads it: null rollouts without turns, no lost turns."""
     credit = conn.execute(
         select(credits)
@@ -191,7 +211,7 @@ def _read_group(conn: Connection, row: AnyRow) -> ClosedGroup:
         .where(rollouts.c.group_id == row.group_id)
         .order_by(rollouts.c.idx)
     ).all()
-    turns = turns_of(conn, [c.rollout_id for c in credit if c.reward is not None])
+    found = turn_rows(conn, [c.rollout_id for c in credit if c.reward is not None])
     scores = scores_of_group(conn, row.group_id)
     return ClosedGroup(
         group=group_of_row(row),
@@ -199,7 +219,11 @@ def _read_group(conn: Connection, row: AnyRow) -> ClosedGroup:
         rollouts=tuple(
             GradedRollout(
                 rollout_id=c.rollout_id,
-                turns=tuple(t for t in turns.get(c.rollout_id, ()) if t.state is TurnState.DONE),
+                turns=tuple(
+                    turn_of(turn, payloads)
+                    for turn in found.get(c.rollout_id, ())
+                    if turn.state == TurnState.DONE.value
+                ),
                 scores=scores[c.rollout_id],
                 reward=c.reward,
                 advantage=c.advantage,
@@ -207,6 +231,15 @@ def _read_group(conn: Connection, row: AnyRow) -> ClosedGroup:
             for c in credit
         ),
     )
+
+
+def _payloads_of(conn: Connection, group_ids: Sequence[GroupId]) -> list[str]:
+    query = (
+        select(turns.c.request, turns.c.answer)
+        .join(rollouts, rollouts.c.rollout_id == turns.c.rollout_id)
+        .where(rollouts.c.group_id.in_(group_ids), turns.c.state == TurnState.DONE.value)
+    )
+    return [name for row in conn.execute(query) for name in row]
 
 
 def _consume(conn: Connection, group: str, step: int, position: int) -> None:

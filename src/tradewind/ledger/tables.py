@@ -9,7 +9,7 @@
     pools, attestations             who serves which version, and its proof
     evals, beats, events, user_chats, holders
 
-What is queried is a column; payloads that nobody queries are JSON or compressed blobs.
+What is queried is a column; what nobody queries is JSON, and tokens are payloads (`payloads.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -31,7 +30,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = 3
+SCHEMA = 4
 """Raised with every incompatible change; a ledger of another schema is refused."""
 
 metadata = MetaData()
@@ -146,9 +145,10 @@ turns = Table(
     Column("pool", String),
     Column("started_at", Double, nullable=False),
     Column("finished_at", Double),
-    Column("body", LargeBinary, nullable=False),  # zstd of the Turn's JSON
+    Column("request", String(64), nullable=False),  # payloads, see payloads.py
+    Column("answer", String(64)),  # None unless done
     UniqueConstraint("rollout_id", "idx"),
-    Index("turns_by_state", "state", "delivered", "tokens"),  # counting reads no bodies
+    Index("turns_by_state", "state", "delivered", "tokens"),
 )
 
 outcomes = Table(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import zstandard
 from sqlalchemy import Connection, insert, select, update
 
 from tradewind.ledger.database import AnyRow, Database
+from tradewind.ledger.payloads import LostPayload, Payloads
 from tradewind.ledger.rollouts import renew
 from tradewind.ledger.run import run_seed
 from tradewind.ledger.tables import groups, keys, rollouts, turns, user_chats
@@ -41,6 +42,8 @@ class Session:
 
 
 USER_LEFT = "the user left"
+_OF_THE_REQUEST = {"prompt_ids", "messages", "tools"}
+"""Fields that are large and stay as at the intent; an answer's payload repeats the others."""
 
 
 class UserChat(Record):
@@ -93,7 +96,8 @@ class Turns(Database):
     def turns(self, rollout: RolloutId) -> list[Turn]:
         """All turns of a rollout, lost ones and open intents included, in the order of arrival."""
         with self.read() as conn:
-            return turns_of(conn, [rollout]).get(rollout, [])
+            rows = turn_rows(conn, [rollout]).get(rollout, [])
+        return [turn_of(row, self.payloads) for row in rows]
 
     def write_intent(self, turn: Turn) -> None:
         """Record a turn before the pool is called, and renew the lease.
@@ -102,12 +106,14 @@ class Turns(Database):
         same intent does nothing.
         """
         assert turn.state is TurnState.INTENT, turn.turn_id
+        request = self.payloads.put(turn.model_dump(mode="json"))
         with self.write() as conn:
             renew(conn, turn.rollout_id, turn.started_at)
             known = _row(conn, turn.turn_id)
             if known is None:
-                conn.execute(insert(turns).values(turn_id=turn.turn_id, **_columns(turn)))
-            elif turn_of(known) != turn:
+                values = {"turn_id": turn.turn_id, "request": request, **_columns(turn)}
+                conn.execute(insert(turns).values(values))
+            elif known.state != TurnState.INTENT.value or known.request != request:
                 raise Conflict(f"turn {turn.turn_id} is already there, with other content")
 
     def finish_turn(self, turn: Turn) -> None:
@@ -118,20 +124,20 @@ class Turns(Database):
         """
         assert turn.finished_at is not None, turn.turn_id
         check_completion(turn)
+        answer = self.payloads.put(turn.model_dump(mode="json", exclude=_OF_THE_REQUEST))
         with self.write() as conn:
             known = _row(conn, turn.turn_id)
             if known is None:
                 raise Conflict(f"turn {turn.turn_id} has no intent")
             if known.state == TurnState.DONE.value:
-                if turn_of(known).completion != turn.completion:
+                if turn_of(known, self.payloads).completion != turn.completion:
                     raise Conflict(f"turn {turn.turn_id} is done, with other tokens")
                 return
             if known.state == TurnState.LOST.value:
                 raise Conflict(f"turn {turn.turn_id} was given up before its answer came")
             renew(conn, turn.rollout_id, turn.finished_at)
-            conn.execute(
-                update(turns).where(turns.c.turn_id == turn.turn_id).values(_columns(turn))
-            )
+            values = {"answer": answer, **_columns(turn)}
+            conn.execute(update(turns).where(turns.c.turn_id == turn.turn_id).values(values))
 
     def deliver_turn(self, turn: TurnId) -> None:
         """Note that the whole answer reached the agent. Allowed after the end, too."""
@@ -182,23 +188,29 @@ def check_completion(turn: Turn) -> None:
     assert all(math.isfinite(p) and p <= 1e-3 for p in done.logprobs), turn.turn_id
 
 
-def turns_of(conn: Connection, ids: list[RolloutId]) -> dict[RolloutId, list[Turn]]:
-    """Turns of several rollouts in one query, each in the order of arrival."""
-    found: dict[RolloutId, list[Turn]] = {}
+def turn_rows(conn: Connection, ids: Sequence[RolloutId]) -> dict[RolloutId, list[AnyRow]]:
+    """Rows of the turns of several rollouts in one query, each in the order of arrival."""
+    found: dict[RolloutId, list[AnyRow]] = {}
     rows = conn.execute(
         select(turns).where(turns.c.rollout_id.in_(ids)).order_by(turns.c.rollout_id, turns.c.idx)
     )
     for row in rows:
-        found.setdefault(row.rollout_id, []).append(turn_of(row))
+        found.setdefault(row.rollout_id, []).append(row)
     return found
 
 
-def turn_of(row: AnyRow) -> Turn:
-    """A row of `turns` as a record; state and delivery are the columns', the rest the body's."""
-    turn = Turn.model_validate_json(zstandard.ZstdDecompressor().decompress(row.body))
-    if turn.state.value == row.state and turn.delivered == row.delivered:
-        return turn
-    return turn.model_copy(update={"state": TurnState(row.state), "delivered": row.delivered})
+def turn_of(row: AnyRow, payloads: Payloads) -> Turn:
+    """A row of `turns` as a record, with its tokens; raises `LostPayload`, which names the turn.
+
+    State and delivery are the columns', the rest is the payloads'.
+    """
+    try:
+        fields = payloads.get(row.request)
+        if row.answer is not None:
+            fields |= payloads.get(row.answer)
+    except LostPayload as error:
+        raise LostPayload(f"turn {row.turn_id}: {error}") from error
+    return Turn.model_validate({**fields, "state": row.state, "delivered": row.delivered})
 
 
 def _columns(turn: Turn) -> dict[str, Any]:
@@ -215,7 +227,6 @@ def _columns(turn: Turn) -> dict[str, Any]:
         "pool": done.pool if done else None,
         "started_at": turn.started_at,
         "finished_at": turn.finished_at,
-        "body": zstandard.ZstdCompressor(level=1).compress(turn.model_dump_json().encode()),
     }
 
 

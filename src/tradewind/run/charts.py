@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.turns import UserChat
-from tradewind.run.readings import StepReading, quantile
+from tradewind.run.readings import StepReading, quantile, token_ages
 from tradewind.run.svg import Plot, Scale, figure, tag, text
 from tradewind.types import Attestation, WeightVersion
 
@@ -121,21 +120,21 @@ def loss_chart(losses: Sequence[tuple[int, float]]) -> str:
 
 
 def staleness_chart(steps: Sequence[StepReading], bound: int | None) -> str:
-    """How many trained rollouts had which staleness."""
-    counts = Counter(s for step in steps for s in step.staleness)
-    total = max(1, counts.total())
+    """How many trained tokens were how many versions old when they were trained."""
+    counts = token_ages(steps)
+    total = max(1, sum(counts.values()))
     last = max([*counts, bound or 0, 1])
     highest = max([100 * n / total for n in counts.values()], default=1.0)
     plot = Plot(
         (-0.6, last + 0.6),
         (0, highest * 1.1),
-        "versions between oldest token and training",
-        "share of rollouts, %",
+        "versions between a token and its training",
+        "share of trained tokens, %",
         whole_x=True,
     )
     for value, count in sorted(counts.items()):
         share = 100 * count / total
-        plot.bar(value, share, 0.7, "--a", f"staleness {value}: {count} rollouts")
+        plot.bar(value, share, 0.7, "--a", f"staleness {value}: {count} tokens")
         plot.marks.append(
             text(plot.sx(value), plot.sy(share) - 5, f"{share:.0f} %", text_anchor="middle")
         )
@@ -145,7 +144,7 @@ def staleness_chart(steps: Sequence[StepReading], bound: int | None) -> str:
             tag("line", x1=at, x2=at, y1=22, y2=plot.height - 40, class_="rule")
             + text(at + 7, 34, f"bound {bound}", class_="muted")
         )
-    return plot.render("Staleness of trained rollouts")
+    return plot.render("Staleness of trained tokens")
 
 
 def bytes_chart(versions: Sequence[WeightVersion]) -> str:

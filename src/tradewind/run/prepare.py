@@ -87,7 +87,7 @@ def read_tasks(file: Path) -> list[Task]:
 def open_run(recipe: Recipe, workspace: Workspace, tasks: list[Task], run_id: str) -> None:
     """Create the ledger with its tasks; on a second call, check that they are the same."""
     workspace.folder.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger.open(workspace.ledger)
+    ledger = Ledger.open(workspace.ledger, bucket=workspace.bucket.name)
     try:
         ledger.create_run({"run_id": run_id, "seed": recipe.run.seed, "name": recipe.run.name})
         ledger.add_tasks(tasks)

@@ -6,13 +6,16 @@ Everything here is counted from the ledger's rows, not from what a process said 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, func, select
 
 from tradewind.ledger.tables import consumption, credits, groups, rollouts, steps, turns
 from tradewind.types import Purpose, Record, TurnState
+
+TOKEN_AGES = "trainer/staleness/tokens/"
+"""How the trainer's metrics begin that count tokens by age."""
 
 
 class StepReading(Record):
@@ -30,6 +33,20 @@ class StepReading(Record):
     staleness: tuple[int, ...]
     """Per trained rollout: versions between its oldest token and the weights it trained."""
     metrics: dict[str, float]
+
+    @property
+    def token_ages(self) -> dict[int, int]:
+        """Trained tokens by the number of versions that they were old when they were trained."""
+        ages = {n: m for n, m in self.metrics.items() if n.startswith(TOKEN_AGES)}
+        return {int(name.removeprefix(TOKEN_AGES)): int(n) for name, n in ages.items()}
+
+
+def token_ages(steps: Iterable[StepReading]) -> dict[int, int]:
+    """The same over several steps, youngest first."""
+    total: Counter[int] = Counter()
+    for step in steps:
+        total.update(step.token_ages)
+    return dict(sorted(total.items()))
 
 
 def read_steps(conn: Connection) -> list[StepReading]:

@@ -100,7 +100,7 @@ def _cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
         made.append(("Mid-training", "Loss on documents that were held out.", chart, False))
     if data.steps:
         chart = charts.staleness_chart(data.steps, data.max_staleness)
-        made.append(("Staleness", "Of every rollout that was trained.", chart, False))
+        made.append(("Staleness", "Of every token that was trained.", chart, False))
     if any(v.version > 0 for v in data.versions):
         chart = charts.bytes_chart(data.versions)
         made.append(("Weights on the wire", "Shipped against a full bf16 copy.", chart, False))

@@ -17,6 +17,7 @@ from tradewind.run.readings import (
     quantile,
     read_steps,
     rollouts_trained,
+    token_ages,
 )
 
 Figures = dict[str, Any]
@@ -35,11 +36,13 @@ def main_figures(ledger: Ledger, seconds: Mapping[str, float]) -> Figures:
     figures |= user_figures(ledger)
     figures["rollouts.total"] = sum(ledger.counts().rollouts.values())
     with ledger.read() as conn:
-        stale = [s for step in read_steps(conn) for s in step.staleness]
+        steps = read_steps(conn)
+        stale = [s for step in steps for s in step.staleness]
         figures["rollouts.trained"] = rollouts_trained(conn)
         figures["tokens.delivered_share"] = delivered_share(conn)
         figures["groups.mixed_share"], figures["groups.graded"] = mixed_share(conn)
     figures["staleness.max"] = max(stale, default=0)
+    figures["staleness.tokens"] = {str(age): n for age, n in token_ages(steps).items()}
     figures["staleness.mean"] = sum(stale) / len(stale) if stale else 0.0
     figures["steps.rl"] = len(ledger.steps())
     return figures

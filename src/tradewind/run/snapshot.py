@@ -9,7 +9,7 @@ import time
 
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.ledger import Ledger
-from tradewind.run.readings import StepReading, quantile, read_steps
+from tradewind.run.readings import StepReading, quantile, read_steps, token_ages
 from tradewind.run.stages import StagesFile, read_stages
 from tradewind.run.workspace import Workspace
 from tradewind.types import Beat, PoolReport, Record
@@ -65,6 +65,8 @@ class Snapshot(Record):
     staleness_last: int
     """Largest in the last step."""
     staleness_max: int
+    staleness_tokens: dict[int, int]
+    """Trained tokens by the number of versions that they were old, over all steps."""
     midtrain_loss: float | None
     heldout: dict[str, PassRate]
     """Per evaluation, so far."""
@@ -135,6 +137,7 @@ def _compose(ledger: Ledger, stages: StagesFile, at: float) -> Snapshot:
         rewards=tuple(s.reward for s in steps),
         staleness_last=max(steps[-1].staleness, default=0) if steps else 0,
         staleness_max=max((s for step in steps for s in step.staleness), default=0),
+        staleness_tokens=token_ages(steps),
         midtrain_loss=losses[-1][1] if losses else None,
         heldout={e: ledger.eval_result(e).overall for e in ledger.evals()},
         rollouts=counts.rollouts,

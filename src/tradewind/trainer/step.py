@@ -13,6 +13,7 @@ for all samples, so no answer is weighed by its own length.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -115,10 +116,15 @@ class Trainer:
 
 
 def staleness(samples: Sequence[Sample], version: int, bound: int) -> Metrics:
-    """Versions between the oldest token of each sample and `version`; the bound is hard (R8)."""
-    ages = [version - sample.oldest_version() for sample in samples]
-    assert all(0 <= age <= bound for age in ages), f"staleness {ages} is outside 0..{bound}"
+    """How many versions each trained token is older than `version`; the bound is hard (R8).
+
+    `staleness/tokens/<n>` counts tokens that are n versions old.
+    """
+    tokens = Counter(version - v for sample in samples for v in sample.versions if v >= 0)
+    assert all(0 <= n <= bound for n in tokens), f"staleness {sorted(tokens)}: not in 0..{bound}"
     return {
-        "staleness/max": float(max(ages, default=0)),
-        "staleness/mean": sum(ages) / max(1, len(ages)),
+        "staleness/bound": float(bound),
+        "staleness/max": float(max(tokens, default=0)),
+        "staleness/mean": sum(age * n for age, n in tokens.items()) / max(1, tokens.total()),
+        **{f"staleness/tokens/{age}": float(n) for age, n in sorted(tokens.items())},
     }

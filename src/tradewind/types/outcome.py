@@ -42,3 +42,6 @@ class Outcome(Record):
     """What the verifier needs. Data only: no verdict of the worker is believed."""
     detail: str | None = None
     """For people; for the three null statuses the cause."""
+    environment: str | None = None
+    """Which environment played it, with its version, so that a gradient can be traced to it:
+    `orderdesk.env:rollout 3f9a0c1b2d4e`. The Python worker fills it in."""

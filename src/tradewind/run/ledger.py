@@ -1,0 +1,100 @@
+"""`tradewind ledger`: prove what a run's record says of it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tradewind.ledger.audit import AuditReport
+from tradewind.ledger.ledger import Ledger
+from tradewind.run.workspace import Workspace
+from tradewind.types import UserError
+
+VIOLATED = 1
+CROSS = "\N{MULTIPLICATION X}"
+SHOWN = 50
+"""Violations of one check that are printed; `--json` has them all."""
+
+app = typer.Typer(help="Prove what a run's record says of it.", no_args_is_help=True)
+
+Place = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's folder, a ledger's file or a database URL.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@app.command()
+def audit(run: Place, as_json: AsJson = False) -> None:
+    """Check that no prompt was skipped, no group trained twice, and where each gradient came from.
+
+    Exit code 1 if anything is violated; each violation is a sentence.
+    """
+    reports = {place: _read(place) for place in _ledgers(run)}
+    if as_json:
+        found = [
+            {"ledger": place, "sound": r.sound, **r.model_dump(), "violations": r.violations}
+            for place, r in reports.items()
+        ]
+        print(json.dumps(found))
+    else:
+        for place, report in reports.items():
+            _print(place, report)
+    if not all(report.sound for report in reports.values()):
+        raise typer.Exit(VIOLATED)
+
+
+def _ledgers(run: str) -> list[str]:
+    """The ledgers of a run's folder, its control arm's included, or the one that is named."""
+    if "://" in run:
+        return [run]
+    if Path(run).is_file():
+        return [run]
+    workspace = Workspace(Path(run))
+    found = [w.ledger for w in (workspace, workspace.control) if w.ledger.exists()]
+    if not found:
+        raise UserError(
+            "there is no ledger here",
+            value=run,
+            fix="give runs/<name>, a ledger's file or the URL of a database",
+        )
+    return [str(path) for path in found]
+
+
+def _read(place: str) -> AuditReport:
+    with closing(Ledger.open(place)) as ledger:
+        return ledger.audit_report()
+
+
+def _print(place: str, report: AuditReport) -> None:
+    console = Console()
+    table = Table(title=f"audit of {report.run}", caption=place, title_style="bold")
+    table.add_column("")
+    table.add_column("what must hold")
+    table.add_column("promise", justify="center")
+    table.add_column("what was looked at")
+    for check in report.checks:
+        broken = len(check.violations)
+        mark = f"[bold red]{broken} {CROSS}" if broken else "[green]\N{CHECK MARK}"
+        table.add_row(mark, check.name, check.promise, check.counted)
+    console.print(table)
+    if any(report.trained_by.values()):
+        origin = Table(title="what was trained came from", title_style="bold")
+        for column in ("", "rollouts of each"):
+            origin.add_column(column)
+        for what, names in report.trained_by.items():
+            origin.add_row(what, ", ".join(f"{name} ({n})" for name, n in names.items()))
+        console.print(origin)
+    for check in report.checks:
+        for sentence in check.violations[:SHOWN]:
+            console.print(Text(f"{CROSS} {sentence}", style="red"), soft_wrap=True)
+        if (rest := len(check.violations) - SHOWN) > 0:
+            console.print(Text(f"{CROSS} and {rest} more of: {check.name}", style="red"))
+    verdict = "[green]the run is sound" if report.sound else "[bold red]the run is not sound"
+    console.print(verdict)
