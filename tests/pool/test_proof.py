@@ -308,7 +308,7 @@ def test_going_back_needs_the_network_or_skips_the_proof(pool: Pool, tmp_path: P
     back = hide_bucket(pool.history, tmp_path)
     for version in (2, 4, 1, 5, 3):
         scored = pool.engine.scored
-        pool.receiver.go_to(version)
+        pool.status.pins(version)
         now = pool.look()
         assert (now.state, now.version, now.pinned) == (PoolState.SERVING, version, version)
         assert pool.serves(version) and pool.engine.scored == scored + 1
@@ -318,7 +318,7 @@ def test_going_back_needs_the_network_or_skips_the_proof(pool: Pool, tmp_path: P
     back()
     pool.next()
     assert pool.serves(3)
-    pool.receiver.go_to(None)
+    pool.status.pins(None)
     now = pool.look()
     assert (now.version, now.pinned) == (6, None) and pool.serves(6)
 
@@ -330,17 +330,17 @@ def test_a_version_that_the_log_has_forgotten_is_out_of_reach(
     for _ in range(4):
         pool.next()
     for version in (1, 0, 3):
-        pool.receiver.go_to(version)
+        pool.status.pins(version)
         now = pool.look()
         assert (now.state, now.version) == (PoolState.SERVING, version) and pool.serves(version)
-    pool.receiver.go_to(1)
+    pool.status.pins(1)
     proof = next(proof for proof in pool.look().attestations if proof.version == 1)
     assert proof.bytes_fetched > 0 and pool.serves(1)
 
 
 def test_a_version_that_does_not_exist_is_waited_for_without_a_word(pool: Pool) -> None:
     pool.next()
-    pool.receiver.go_to(7)
+    pool.status.pins(7)
     now = pool.look()
     assert (now.state, now.version) == (PoolState.SERVING, 1)
     assert now.detail is not None and "00000007" in now.detail
@@ -350,11 +350,11 @@ def test_an_older_version_that_fails_its_proof_stays(pool: Pool) -> None:
     for _ in range(3):
         pool.next()
     pool.engine.miscompute = lambda p: p - 1 if pool.engine.version == 1 else p
-    pool.receiver.go_to(1)
+    pool.status.pins(1)
     now = pool.look()
     assert (now.state, now.version) == (PoolState.REFUSING, 3) and pool.serves(3)
     assert now.quarantined[0].version == 1
-    pool.receiver.go_to(None)
+    pool.status.pins(None)
     now = pool.look()
     assert (now.state, now.version, now.detail) == (PoolState.SERVING, 3, None)
 
@@ -365,6 +365,6 @@ def test_a_damaged_undo_log_stops_the_way_back(pool: Pool) -> None:
     follower = pool.receiver._follower
     assert follower is not None
     follower.log._back[-1].changes["embed.weight"].bits[0] ^= 1
-    pool.receiver.go_to(2)
+    pool.status.pins(2)
     now = pool.look()
     assert (now.state, now.version) == (PoolState.SERVING, 2) and pool.serves(2)

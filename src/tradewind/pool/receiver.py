@@ -5,7 +5,7 @@
                  ├── refused before the swap: the old version goes on, retry later
                  ├── no proof: the old version is put back and proven, quarantine, retry later
                  └── no proof for two versions in a row: rebuild mirror and engine from the base
-    go_to    an older or newer version, out of the undo log or through the bucket; proven like any
+    pinned   an older or newer version, out of the undo log or through the bucket; proven like any
 
 The proof (`proof.py`) is taken from the engine: the digests of the tensors that it serves must give
 the state id, and its logprobs of the version's probes must be the trainer's. Between swap and proof
@@ -97,13 +97,6 @@ class Receiver:
         if self._config.mirror is not None:
             self._follower.host = HostMirror(self._config.mirror, manifest.run_id)
         self._engine.start()
-
-    def go_to(self, version: int | None) -> None:
-        """From the next look on the pool goes to `version` and stays there; None: to the newest.
-
-        Any thread may call it. A version that the undo log holds needs no network.
-        """
-        self._status.pins(version)
 
     def follow(self) -> None:
         """One look at the bucket: activates the newest version, or says why it does not."""

@@ -108,7 +108,9 @@ class PoolStatus:
         self.news.set()
 
     def pins(self, version: int | None) -> None:
-        """The pool was told to stay at `version`; None: to follow the newest."""
+        """From the receiver's next look on the pool goes to `version` and stays there; None: to the
+        newest. A version that the undo log holds needs no network.
+        """
         with self._lock:
             self._pinned = version
         self.news.set()

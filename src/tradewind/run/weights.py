@@ -1,4 +1,6 @@
-"""`tradewind weights`: look at a bucket of versions, promote one, delete what nobody needs."""
+"""`tradewind weights`: look at a bucket of versions, promote one, send a pool to one, delete what
+nobody needs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tradewind.run.goto import go_to
 from tradewind.types import UserError
 from tradewind.weights import pointer
 from tradewind.weights.bucket import Bucket, NotInBucket
@@ -23,7 +26,7 @@ from tradewind.weights.serving import serving_version
 from tradewind.weights.signing import VARIABLE, Signer, new_key
 
 app = typer.Typer(
-    help="Look at the weight versions in a bucket, promote one, delete what nobody needs.",
+    help="Look at weight versions, promote one, send a pool to one, delete what nobody needs.",
     no_args_is_help=True,
 )
 
@@ -97,6 +100,22 @@ def collect(
         time.sleep(grace)
         deleted = collector.collect(held)
     print(f"deleted {_said(deleted)}")
+
+
+@app.command("go-to")
+def send(
+    pool: Annotated[str, typer.Argument(metavar="URL", help="Of a running pool.")],
+    version: Annotated[str, typer.Argument(help="A number, back or forward; or `newest`.")],
+    wait: Annotated[float, typer.Option(help="How long to wait for it to serve, in s.")] = 120.0,
+) -> None:
+    """Send a running pool back to a version, or forward: no restart, and proven as any other. It
+    stays there until it is sent to `newest`, or started again. Needs TRADEWIND_POOL_KEY.
+    """
+    if version != "newest" and not version.isdecimal():
+        raise UserError("not a version", value=version, fix="give a number, or newest")
+    report = go_to(pool, None if version == "newest" else int(version), wait)
+    stays = "stays there" if report.pinned is not None else "follows the newest"
+    print(f"pool {report.pool} serves version {report.version} and {stays}")
 
 
 @app.command()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from tradewind.types.record import Record
 
@@ -81,6 +84,13 @@ class Quarantine(Record):
     tries: int
     at: float
     """Unix seconds of the last try."""
+
+
+class GoTo(Record):
+    """`POST /v1/weights/go-to` of a pool. Example: `GoTo(version=7)`."""
+
+    version: Annotated[int, Field(ge=0, lt=10**8)] | None
+    """Where the pool goes and stays, back or forward; None: to the newest, as before."""
 
 
 class PoolReport(Record):
