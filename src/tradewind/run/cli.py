@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 import tradewind
-from tradewind.run import ledger, tenants, weights
+from tradewind.run import env, ledger, tenants, weights
 from tradewind.run.launcher import Launch, launch, put_aside
 from tradewind.run.live import open_view
 from tradewind.run.recipe import read_recipe, write_toml
@@ -115,6 +115,7 @@ def version() -> None:
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(weights.app, name="weights")
 app.add_typer(tenants.app, name="tenants")
+app.add_typer(env.app, name="env")
 
 
 def _delegate(part: str, summary: str, module: str | None = None) -> None:

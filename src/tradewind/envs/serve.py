@@ -1,0 +1,73 @@
+"""`tradewind env serve my_env.py`: the push app around a rollout function, as a process.
+
+    bridge ── signed POST, GET ──► push_app ── rollout(task, policy) ──► agent and product
+
+TLS is a reverse proxy's work. `TRADEWIND_PUSH_KEYS` (id:secret, several with commas) from the
+environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+import uvicorn
+from starlette.applications import Starlette
+
+from tradewind.envs.protocol import load_env
+from tradewind.envs.push import push_app
+from tradewind.envs.signature import parse_keys
+from tradewind.types.errors import UserError
+
+log = logging.getLogger("push")
+
+KEYS_VARIABLE = "TRADEWIND_PUSH_KEYS"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; the exit status is 2 after a sentence about wrong input."""
+    parser = argparse.ArgumentParser(prog="tradewind env serve", description=__doc__.split("\n")[0])
+    parser.add_argument("env", help="path/to/env.py[:name] or package.module[:name]")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=9200, help="port; 0 takes a free one")
+    parser.add_argument("--concurrency", type=int, default=64, help="rollouts at the same time")
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    try:
+        keys = parse_keys(os.environ.pop(KEYS_VARIABLE, ""), KEYS_VARIABLE)
+        app = push_app(load_env(args.env), keys, max_running=args.concurrency)
+        listener = _listen(args.host, args.port)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(app, listener))
+    return 0
+
+
+async def _serve(app: Starlette, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    log.info("ready at http://%s:%d", host, port)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=512)
+    except OSError as error:
+        raise UserError(
+            f"the server cannot listen ({error.strerror or error})",
+            value=f"{host}:{port}",
+            fix="give another --host or --port",
+        ) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())
