@@ -13,11 +13,21 @@ import pytest
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import ByteProof
 from tradewind.pool.gate import Gate
-from tradewind.pool.proof import CEILING, FACTOR, MAX_FLOOR, MEAN_FLOOR, limits
+from tradewind.pool.proof import (
+    CEILING,
+    DRAWN_16_BITS,
+    FACTOR,
+    MAX_FLOOR,
+    MEAN_FLOOR,
+    PREDICTED_16_BITS,
+    ceiling_16_bits,
+    limits,
+)
 from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.status import PoolStatus
 from tradewind.types import Fingerprint, PoolReport, PoolState
 from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.probe import Probe
 from tradewind.weights.state import State
 
 IDS = ((3, 1, 4, 1, 5), (9, 2, 6))
@@ -49,6 +59,12 @@ class Pool:
     def next(self) -> PoolReport:
         self.history.publish_next()
         return self.look()
+
+    def published_probes(self) -> list[Probe]:
+        """Of the version that `next` looks at; it is published now."""
+        self.history.publish_next()
+        tensors = self.history.states[-1]
+        return [Probe.of(ids, self.history.score(tensors, ids)) for ids in IDS]
 
     def report(self) -> PoolReport:
         return self.status.report(self.engine.load())
@@ -157,13 +173,22 @@ def test_a_pool_is_measured_by_the_numerics_of_another(
     assert (pool.next().version == 2) == served
 
 
-@pytest.mark.parametrize(("wrong", "serves"), [(0.09, True), (0.11, False)])
+def test_random_ids_and_text_have_one_ceiling_in_16_bits() -> None:
+    text, drawn = Probe.of((1, 2, 3, 4), [-0.5, -7.0, -1.0]), Probe.of((1, 2), [-9.0])
+    assert ceiling_16_bits([text]) == pytest.approx(PREDICTED_16_BITS)
+    assert ceiling_16_bits([drawn]) == pytest.approx(DRAWN_16_BITS)
+    both = (3 * PREDICTED_16_BITS + DRAWN_16_BITS) / 4
+    assert ceiling_16_bits([text, drawn]) == pytest.approx(both)
+
+
+@pytest.mark.parametrize(("share", "serves"), [(0.9, True), (1.1, False)])
 def test_a_pool_in_16_bits_is_held_to_the_digits_of_fp32(
-    pool: Pool, wrong: float, serves: bool
+    pool: Pool, share: float, serves: bool
 ) -> None:
     pool.engine.dtype = "bfloat16"
+    wrong = share * ceiling_16_bits(pool.published_probes())
     pool.engine.miscompute = lambda p: p - wrong
-    assert (pool.next().version == 1) == serves
+    assert (pool.look().version == 1) == serves
 
 
 def test_a_proof_by_what_was_loaded_passes_for_one_by_what_is_multiplied(pool: Pool) -> None:

@@ -41,6 +41,9 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
 
 BOUND = 1e-3
 """Nats between vLLM and the embedded engine, both in fp32; about 1e-4 was measured."""
+CONTEXT = 2048
+LONG = 1500
+"""Tokens of a request during which something happens: seconds, also on a fast machine."""
 PROMPT = tuple((7 * i * i + 3) % 320 for i in range(70))
 
 
@@ -141,7 +144,7 @@ def test_a_stop_id_ends_a_request_and_is_its_last(world: World) -> None:
     world.asked.wait()
     ids = world.asked.ids(name)
     world.asked.ask(stopped, PROMPT, 10, stop_ids=(ids[4],))
-    world.asked.ask(full, (1,) * 500, 100)
+    world.asked.ask(full, (1,) * (CONTEXT - 12), 100)
     world.asked.wait()
     assert world.asked.ids(stopped) == ids[: ids.index(ids[4]) + 1]
     assert world.asked.last(stopped).finish_reason is FinishReason.STOP
@@ -174,7 +177,7 @@ def started(world: World, priority: Priority, tokens: int) -> str:
 
 def test_running_requests_go_on_and_their_later_tokens_carry_the_new_version(world: World) -> None:
     for _ in range(10):  # a fast vLLM may be done before a busy machine has staged the version
-        names = [started(world, p, 400) for p in (Priority.USER, Priority.ROLLOUT)]
+        names = [started(world, p, LONG) for p in (Priority.USER, Priority.ROLLOUT)]
         before = world.version
         world.step()
         world.asked.wait()
@@ -182,7 +185,7 @@ def test_running_requests_go_on_and_their_later_tokens_carry_the_new_version(wor
             break
     for name in names:
         versions = world.asked.versions(name)
-        assert len(versions) == 400
+        assert len(versions) == LONG
         assert set(versions) == {before, world.version}, "the swap came while it ran"
         assert versions == sorted(versions)
         assert world.asked.last(name).finish_reason is FinishReason.LENGTH
@@ -291,7 +294,7 @@ def test_tokens_of_a_version_without_proof_leave(
     async def meanwhile(parcel: Any, version: int) -> float:
         if version == 1:  # the version is staged: from here on it is a matter of milliseconds
             for name, kind in zip(names, (Priority.USER, Priority.ROLLOUT), strict=True):
-                asked.ask(name, PROMPT[:3], 500, priority=kind)
+                asked.ask(name, PROMPT[:3], LONG, priority=kind)
             while not all(asked.ids(name) for name in names):
                 await asyncio.sleep(0)
         return await exchange(parcel, version)
@@ -304,7 +307,7 @@ def test_tokens_of_a_version_without_proof_leave(
     world.version = 0
     assert held[-1] > 0, "the version was sampled with before its proof failed"
     for name in names:
-        assert len(asked.ids(name)) < 500 and set(asked.versions(name)) == {0}
+        assert len(asked.ids(name)) < LONG and set(asked.versions(name)) == {0}
         assert "version 1 was taken back" in (asked.last(name).error or "")
     whole, rest = world.name(), world.name()
     asked.ask(whole, PROMPT[:3], 60)
@@ -324,14 +327,14 @@ def test_another_shape_or_name_is_refused(world: World) -> None:
 
 
 def test_a_cancelled_request_ends(world: World) -> None:
-    for _ in range(10):  # on a busy machine it may end by itself before vLLM hears of it
-        name = started(world, Priority.ROLLOUT, 400)
+    for _ in range(10):  # a fast vLLM may be done before a busy machine has asked for the end
+        name = started(world, Priority.ROLLOUT, LONG)
         world.vllm.cancel(name)
         world.asked.wait()
-        if len(world.asked.ids(name)) < 400:
+        if world.asked.last(name).finish_reason is FinishReason.CANCELLED:
             break
     assert world.asked.last(name).finish_reason is FinishReason.CANCELLED
-    assert 0 < len(world.asked.ids(name)) < 400
+    assert 0 < len(world.asked.ids(name)) < LONG
     world.compare()
 
 

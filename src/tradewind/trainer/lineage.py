@@ -8,7 +8,7 @@ for late pools come after that, in the background (see `weights/ladder.py`).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import UserError, WeightVersion
@@ -34,12 +34,19 @@ TIED_HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 class Lineage:
     """One run's weight versions. `version` is the newest committed one, `leaves` are its tensors'.
 
-    `span` is the number of versions between two rungs of the ladder; 0: no shortcuts. Raises
-    UserError if `base` is not all bf16, or not the one with which the run began.
+    `span` is the number of versions between two rungs of the ladder; 0: no shortcuts. `probe_text`
+    gives the ids of a text to probe with. Raises UserError if `base` is not all bf16, or not the
+    one with which the run began.
     """
 
     def __init__(
-        self, ledger: Ledger, bucket: Bucket, run_id: str, base: TensorSet, span: int = 0
+        self,
+        ledger: Ledger,
+        bucket: Bucket,
+        run_id: str,
+        base: TensorSet,
+        span: int = 0,
+        probe_text: Callable[[], Sequence[int]] = tuple,
     ) -> None:
         odd = sorted(name for name in base if base.tag(name) != "BF16")
         if odd:
@@ -49,6 +56,7 @@ class Lineage:
         self._ledger, self._bucket, self._run_id, self._base = ledger, bucket, run_id, base
         self._publisher = Publisher(bucket, run_id, signer=Signer.from_environment())
         self._collector = Collector(bucket, run_id)
+        self._probe_text = probe_text
         if not ledger.versions():
             ledger.commit_version(self._publisher.publish(0, None, {}, base, "base"))
         first = State.of(0, base)
@@ -77,14 +85,11 @@ class Lineage:
         follower = Follower(self._bucket, self._base, run_id=self._run_id)
         return follower.stage(version.version).state.tensors
 
-    def probe_ids(self, vocabulary: int, texts: Sequence[Sequence[int]] = ()) -> tuple[Ids, ...]:
-        """The id sequences by which this run's versions are probed: the same in every version.
-
-        Whoever asks first decides: openings of `texts` if it has some, and draws of the run's seed.
-        """
+    def probe_ids(self, vocabulary: int) -> tuple[Ids, ...]:
+        """The id sequences by which this run's versions are probed: the same in every version."""
         known = self._ledger.meta(PROBE_IDS)
         if known is None:
-            known = draw_ids(vocabulary, self._run_id, texts)
+            known = draw_ids(vocabulary, self._run_id, self._probe_text())
             self._ledger.set_meta(PROBE_IDS, known)
         return tuple(tuple(ids) for ids in known)
 
