@@ -13,7 +13,7 @@ VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet instal
 # What others wrote, for the tests that use it.
 FOREIGN := TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python TRADEWIND_AGENTS_PYTHON=$(AGENTS)/bin/python TRADEWIND_NODE=$(NODE)
 
-.PHONY: help quickstart test test-all bench check postgres prepared clean
+.PHONY: help quickstart test test-all bench check postgres node prepared clean
 help:
 	@echo "make quickstart   set up, then mid-train and RL-train a small agent on this machine (CPU)"
 	@echo "make test         set up, then lint, types, import contract, bare wheel and tests (vLLM's CPU build too)"
@@ -72,8 +72,16 @@ postgres:
 	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends postgresql; \
 	} >/dev/null 2>&1 || echo "PostgreSQL is not here and cannot be installed by apt-get: its tests are skipped"; }
 
+# The worker in JavaScript is tested with the system's node; it is installed where none is found.
+node:
+	@command -v node >/dev/null || { \
+	as_root=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
+	{ $$as_root apt-get update -qq && \
+	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends nodejs; \
+	} >/dev/null 2>&1 || echo "node is not here and cannot be installed by apt-get"; }
+
 # The other environments are made while ruff and mypy run.
-prepared: check postgres $(VLLM)/.ready $(NODE)/.ready
+prepared: check postgres node $(VLLM)/.ready $(NODE)/.ready
 
 test:
 	$(MAKE) -j2 prepared

@@ -78,10 +78,11 @@ def _environment(threads: int) -> dict[str, str]:
     """The same threads and memory settings for every side, our benchmark code importable, and
     nothing from the hub.
 
-    glibc keeps freed tensors, as our launcher has it for its trainer: it is worth a tenth of a step
-    to anybody who allocates activations anew.
+    glibc keeps freed tensors and asks for huge pages, as our launcher has it: it is worth a tenth
+    of a step to anybody who allocates activations anew, and a twentieth to who reads weights.
     """
-    from tradewind.run.topology import TRAINER_MEMORY  # a peer's environment has no tradewind
+    # imported here: a peer's environment has no tradewind
+    from tradewind.run.topology import HUGE_PAGES, TRAINER_MEMORY
 
     root = BENCHMARKS.parent
     return {
@@ -90,6 +91,7 @@ def _environment(threads: int) -> dict[str, str]:
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         **TRAINER_MEMORY,
+        **HUGE_PAGES,
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",

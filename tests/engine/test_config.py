@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,6 +13,7 @@ from tinyllm import make_model
 from tradewind.pool.engines.embedded.config import shape_of
 from tradewind.pool.engines.embedded.engine import EmbeddedEngine, choose_dtype
 from tradewind.types import UserError
+from tradewind.weights.tensors import TensorSet
 
 PLAIN = {
     "model_type": "llama",
@@ -105,6 +107,10 @@ def test_sharded_checkpoints_are_read(tmp_path, opened):
     assert all((before[name] == after[name]).all() for name in before)
 
 
+BF16 = TensorSet({"a": np.zeros(2, np.uint16)})
+FP32 = TensorSet({"a": np.zeros(2, np.uint16), "b": np.zeros(2, np.float32)})
+
+
 def test_dtype_follows_the_processor_unless_it_is_given(monkeypatch):
     for units, dtype in (
         ({"amx_bf16": True}, torch.bfloat16),
@@ -112,10 +118,11 @@ def test_dtype_follows_the_processor_unless_it_is_given(monkeypatch):
         ({"avx2": True, "amx_bf16": False}, torch.float32),
     ):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda units=units: units)
-        assert choose_dtype("auto") == dtype
-    assert choose_dtype("bfloat16") == torch.bfloat16
+        assert choose_dtype("auto", BF16) == dtype
+        assert choose_dtype("auto", FP32) == torch.float32, "bf16 would lose bits"
+    assert choose_dtype("bfloat16", BF16) == torch.bfloat16
     with pytest.raises(UserError, match="no such dtype"):
-        choose_dtype("float8")
+        choose_dtype("float8", BF16)
 
 
 @pytest.mark.parametrize("option", [{"max_batch": 0}, {"max_tokens": 0}, {"threads": -1}])

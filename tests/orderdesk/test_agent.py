@@ -14,8 +14,8 @@ from orderdesk import agent
 from orderdesk.agent import Work, work_on
 from orderdesk.env import rollout
 from orderdesk.users import CHATS, Chat, chats
+from tradewind.envs.play import classify
 from tradewind.types import Outcome, OutcomeStatus
-from tradewind.worker.play import classify
 
 GOOD = "```sql\nselect count(*) from products\n```"
 
@@ -108,7 +108,7 @@ def test_a_missing_product_and_a_failing_endpoint_are_not_the_policys_fault(
     endpoint.status = 503
     with pytest.raises(openai.InternalServerError) as failure:
         _rollout(endpoint)
-    assert classify(failure.value) is OutcomeStatus.INFRA_ERROR
+    assert classify(failure.value, endpoint.base_url) is OutcomeStatus.INFRA_ERROR
     assert len(endpoint.requests) == 1, "a retried call would be a turn of its own"
 
 

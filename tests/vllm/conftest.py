@@ -48,7 +48,7 @@ def checkpoint(base: dict[str, Array], tmp_path_factory: pytest.TempPathFactory)
         "num_key_value_heads": WIDTH // HEAD // 2,
         "head_dim": HEAD,
         "vocab_size": VOCAB,
-        "max_position_embeddings": 512,
+        "max_position_embeddings": 2048,
         "rms_norm_eps": 1e-6,
         "tie_word_embeddings": True,
         "bos_token_id": 1,

@@ -31,6 +31,9 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
 
 BOUND = 1e-3
 """Nats between vLLM and the embedded engine, both in fp32; about 1e-4 was measured."""
+CONTEXT = 2048
+LONG = 1500
+"""Tokens of a request during which something happens: seconds, also on a fast machine."""
 PROMPT = tuple((7 * i * i + 3) % 320 for i in range(70))
 
 
@@ -131,7 +134,7 @@ def test_a_stop_id_ends_a_request_and_is_its_last(world: World) -> None:
     world.asked.wait()
     ids = world.asked.ids(name)
     world.asked.ask(stopped, PROMPT, 10, stop_ids=(ids[4],))
-    world.asked.ask(full, (1,) * 500, 100)
+    world.asked.ask(full, (1,) * (CONTEXT - 12), 100)
     world.asked.wait()
     assert world.asked.ids(stopped) == ids[: ids.index(ids[4]) + 1]
     assert world.asked.last(stopped).finish_reason is FinishReason.STOP
@@ -164,7 +167,7 @@ def started(world: World, priority: Priority, tokens: int) -> str:
 
 def test_running_requests_go_on_and_their_later_tokens_carry_the_new_version(world: World) -> None:
     for _ in range(10):  # a fast vLLM may be done before a busy machine has staged the version
-        names = [started(world, p, 400) for p in (Priority.USER, Priority.ROLLOUT)]
+        names = [started(world, p, LONG) for p in (Priority.USER, Priority.ROLLOUT)]
         before = world.version
         world.step()
         world.asked.wait()
@@ -172,7 +175,7 @@ def test_running_requests_go_on_and_their_later_tokens_carry_the_new_version(wor
             break
     for name in names:
         versions = world.asked.versions(name)
-        assert len(versions) == 400
+        assert len(versions) == LONG
         assert set(versions) == {before, world.version}, "the swap came while it ran"
         assert versions == sorted(versions)
         assert world.asked.last(name).finish_reason is FinishReason.LENGTH
@@ -250,11 +253,14 @@ def test_another_shape_or_name_is_refused(world: World) -> None:
 
 
 def test_a_cancelled_request_ends(world: World) -> None:
-    name = started(world, Priority.ROLLOUT, 400)
-    world.vllm.cancel(name)
-    world.asked.wait()
+    for _ in range(10):  # a fast vLLM may be done before a busy machine has asked for the end
+        name = started(world, Priority.ROLLOUT, LONG)
+        world.vllm.cancel(name)
+        world.asked.wait()
+        if world.asked.last(name).finish_reason is FinishReason.CANCELLED:
+            break
     assert world.asked.last(name).finish_reason is FinishReason.CANCELLED
-    assert 0 < len(world.asked.ids(name)) < 400
+    assert 0 < len(world.asked.ids(name)) < LONG
     world.compare()
 
 

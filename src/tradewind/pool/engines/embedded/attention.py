@@ -22,7 +22,7 @@ def attend(step: Step, layer: int, q: Tensor, kv: Tensor) -> Tensor:
         rows = slice(decode.start, decode.start + decode.count)
         out[rows] = _decode(decode, layer, q[rows], kv[rows])
     for prompt in step.prompts:
-        rows = slice(prompt.start, prompt.start + prompt.count)
+        rows = slice(prompt.start, prompt.start + len(prompt.rows) * prompt.count)
         out[rows] = _prompt(prompt, layer, q[rows], kv[rows])
     return out.view(len(q), -1)
 
@@ -35,29 +35,30 @@ def _decode(span: DecodeSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
     kv_heads = memory.shape[2]
     grouped = q.view(n, kv_heads, heads // kv_heads, size)
     k, v = memory[:, :, :, span.shared : span.longest]
+    if span.scratch is not None:
+        k, v = span.scratch[0].copy_(k), span.scratch[1].copy_(v)
     if span.shared:
         rest, rest_weight = _flash(grouped, k, v, span.mask)
         out = _with_shared(grouped, memory[:, :1, :, : span.shared], rest, rest_weight)
-    elif q.dtype == torch.float32:
-        out = small_attention(grouped, k, v, span.mask)
     else:
-        out = scaled_dot_product_attention(grouped, k, v, attn_mask=span.mask)
+        out = small_attention(grouped, k, v, span.mask)
     return out.view(n, heads, size)
 
 
 def small_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Attention of a few query rows each, by two batched products: flash's blocks cost more here.
 
-    q: (n, K, G, D); k, v: (n, K, L, D); mask: (n, 1, 1, L). Returns (n, K, G, D).
+    q: (n, K, G, D); k: (n, K, L, D) in fp32, v alike in q's dtype; mask: (n, 1, 1, L) in fp32.
+    Returns (n, K, G, D). As in flash, scores and their softmax are fp32 in every mode.
     """
     n, kv_heads, g, size = q.shape
     length = k.shape[2]
     keys = k.flatten(0, 1).transpose(1, 2)
-    scores = q.new_empty(n * kv_heads, g, length)
-    torch.baddbmm(scores, q.flatten(0, 1), keys, beta=0, alpha=size**-0.5, out=scores)
+    scores = torch.empty(n * kv_heads, g, length)
+    torch.baddbmm(scores, q.flatten(0, 1).float(), keys, beta=0, alpha=size**-0.5, out=scores)
     if mask is not None:
         scores.view(n, kv_heads, g, length).add_(mask)
-    return torch.bmm(scores.softmax(dim=-1), v.flatten(0, 1)).view(q.shape)
+    return torch.bmm(scores.softmax(dim=-1).to(v.dtype), v.flatten(0, 1)).view(q.shape)
 
 
 def _with_shared(q: Tensor, shared: Tensor, rest: Tensor, rest_weight: Tensor) -> Tensor:
@@ -87,16 +88,18 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor
 
 
 def _prompt(span: PromptSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
-    """Many ids of one sequence, causal among themselves, all of the past visible."""
-    memory = span.lane.layers[layer][:, span.row]  # (2, K, capacity, D)
-    memory[:, :, span.past : span.past + span.count] = kv.permute(1, 2, 0, 3)
-    seen = memory[:, :, : span.past + span.count].unsqueeze(1)
+    """Many ids of each sequence, causal among themselves, all of the past visible."""
+    memory = span.lane.layers[layer]  # (2, rows, K, capacity, D)
+    n, end = len(span.rows), span.past + span.count
+    parts = kv.view(n, span.count, *kv.shape[1:])
+    memory[:, span.rows, :, span.past : end] = parts.permute(2, 0, 3, 1, 4)
+    seen = memory[:, span.rows, :, :end] if n > 1 else memory[:, span.rows[0], None, :, :end]
     out = scaled_dot_product_attention(
-        q.transpose(0, 1).unsqueeze(0),
+        q.view(n, span.count, *q.shape[1:]).transpose(1, 2),
         seen[0],
         seen[1],
         attn_mask=span.mask,
         is_causal=span.mask is None,
         enable_gqa=True,
     )
-    return out[0].transpose(0, 1)
+    return out.transpose(1, 2).reshape(q.shape)

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import torch
 
 from tradewind.pool.engine import Bits, ByteProof, EngineLoad, OnChunk, Served
@@ -43,6 +44,7 @@ from tradewind.pool.engines.embedded.scheduler import KvPolicy, Scheduler
 from tradewind.pool.engines.embedded.sequence import Sequence
 from tradewind.pool.engines.embedded.served import ServedWeights
 from tradewind.types import FinishReason, GenerateRequest, Stalled, UserError
+from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.digest import leaves_of
 from tradewind.weights.tensors import TensorSet
 
@@ -69,12 +71,15 @@ class Command:
     refuse: Callable[[str], None]
 
 
-def choose_dtype(name: str) -> torch.dtype:
-    """`auto` is bf16 where the processor multiplies it faster than fp32, else fp32."""
+def choose_dtype(name: str, checkpoint: TensorSet) -> torch.dtype:
+    """`auto` is bf16 where that is exact, because all weights are bf16, and where the processor
+    multiplies it faster than fp32; else fp32.
+    """
     if name == "auto":
         cpu = torch.cpu.get_capabilities()
         fast = cpu.get("amx_bf16") or cpu.get("avx512_bf16")
-        return torch.bfloat16 if fast else torch.float32
+        exact = all(array.dtype == np.uint16 for array in checkpoint.values())
+        return torch.bfloat16 if fast and exact else torch.float32
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     if name not in known:
         fix = 'use "auto", "float32" or "bfloat16"'
@@ -150,10 +155,11 @@ class EmbeddedEngine:
         for name, number in sizes.items():
             if number < 1:
                 raise UserError(f"{name} is too small", value=number, fix="give at least 1")
-        shape, arithmetic = read_shape(Path(folder)), choose_dtype(dtype)
+        shape, checkpoint = read_shape(Path(folder)), read_folder(Path(folder))
+        arithmetic = choose_dtype(dtype, checkpoint)
         weights = ServedWeights(shape, arithmetic)
         with torch.inference_mode(), one_thread(count):
-            weights.read(Path(folder))
+            weights.load(checkpoint)
         model = Model(shape, weights, arithmetic)
         return cls(
             model, threads=count, max_batch=max_batch, max_tokens=max_tokens, kv_policy=kv_policy
@@ -294,7 +300,9 @@ class EmbeddedEngine:
         if step is None:
             return False
         self.steps += 1
+        begin = time.perf_counter()
         logits = self._model.forward(step)
+        self._scheduler.took(step, time.perf_counter() - begin)
         ids, logprobs = sample(logits, [_draw(s) for s in step.sampled])
         self._scheduler.advance(step, ids, logprobs)
         self._count(len(ids))

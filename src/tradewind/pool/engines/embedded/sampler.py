@@ -59,8 +59,7 @@ def sample(logits: Tensor, draws: list[Draw]) -> tuple[list[int], list[float]]:
     if any(t != 1.0 for t in temperatures):
         logits.div_(torch.tensor(temperatures).unsqueeze(1))
     best = logits.argmax(dim=1) if any(draw.temperature == 0 for draw in draws) else None
-    top = logits.amax(dim=1)
-    weights = logits.sub_(top.unsqueeze(1)).exp_()  # in (0, 1], 1 at the best entry
+    weights = torch.softmax(logits, dim=1, out=logits)
     size = math.gcd(weights.shape[1], BLOCK)
     if size < 32:  # such a vocabulary is padded with entries of weight 0
         size = BLOCK

@@ -13,8 +13,12 @@ from tradewind.pool.engines.embedded.step import Step, plan
 from tradewind.types import FinishReason, Priority
 
 STEP_ROWS = 192
-"""Batch rows of a step up to which prompt parts are added: wide enough for full GEMM speed, short
-enough that a user who arrives waits for one short step."""
+"""Batch rows of a step up to which prompt parts are added while users read along: wide enough for
+full GEMM speed, and a short step."""
+
+STEP_S = 0.35
+"""Seconds that a step with prompts may take when no user is there to notice: one who arrives waits
+for its end. Prompts that are read together also decode together."""
 
 MIN_PART = 64
 """Prompt ids that a step reads at least, however many sequences decode."""
@@ -50,6 +54,7 @@ class Scheduler:
         self.running: dict[str, Sequence] = {}
         """All that hold a row, by request id."""
         self.version = 0
+        self._rows_per_s = 0.0
 
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence by rank: users first, then by arrival."""
@@ -97,7 +102,7 @@ class Scheduler:
         """All decoding rows and as many prompt ids as the step has room for; None if idle."""
         lanes = [lane for lane in self.memory.lanes.values() if lane.members]
         decoding = sum(lane.decoding for lane in lanes)
-        room = max(MIN_PART, STEP_ROWS - decoding)
+        room = max(MIN_PART, self._step_rows() - decoding)
         parts: list[tuple[Sequence, int]] = []
         for sequence in self.reading:
             if room == 0:
@@ -107,6 +112,16 @@ class Scheduler:
         if not decoding and not parts:
             return None
         return plan(lanes, parts, self.memory.dtype)
+
+    def took(self, step: Step, seconds: float) -> None:
+        """Learns from a full step how many rows the next one may have."""
+        if len(step.ids) >= STEP_ROWS:
+            self._rows_per_s = len(step.ids) / seconds
+
+    def _step_rows(self) -> int:
+        if any(s.request.priority is Priority.USER for s in self.running.values()):
+            return STEP_ROWS
+        return max(STEP_ROWS, int(self._rows_per_s * STEP_S))
 
     def advance(self, step: Step, ids: list[int], logprobs: list[float]) -> None:
         """Records what a step computed and delivers what it sampled."""

@@ -59,7 +59,7 @@ def _score(model: Model, part: list[Sequence[int]]) -> list[list[float]]:
     rows: list[int] = []
     start = 0
     for row, ids in enumerate(part):
-        spans.append(PromptSpan(lane, row, start, len(ids), 0, None))
+        spans.append(PromptSpan(lane, torch.tensor([row]), start, len(ids), 0, None))
         rows += range(start, start + len(ids) - 1)
         start += len(ids)
     step = Step(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -20,7 +19,7 @@ from tradewind.pool.engines.embedded.stack import (
     tensor_of,
 )
 from tradewind.types import RefusedWeights, UserError
-from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.tensors import TensorSet
 
 EMBED, HEAD, NORM = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
 
@@ -114,12 +113,11 @@ class ServedWeights:
             for e in range(shape.experts.count)
         )
 
-    def read(self, folder: Path) -> None:
-        """Loads a checkpoint folder. `UserError` for a missing, unread or unusable tensor.
+    def load(self, found: TensorSet) -> None:
+        """Loads a checkpoint. `UserError` for a missing, unread or unusable tensor.
 
         A copy of the head beside a tied embedding is ignored, as transformers does.
         """
-        found = read_folder(folder)
         wanted = {name for stack in self._stacks for name in stack.names}
         if missing := sorted(wanted - found.keys()):
             fix = "check that config.json belongs to these weights"

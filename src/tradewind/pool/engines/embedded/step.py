@@ -37,18 +37,24 @@ class DecodeSpan:
     """(count, 1, 1, longest - shared), additive; None if all rows are equally long."""
     shared: int
     """Leading keys that are the same in all rows, worth reading once for all of them."""
+    scratch: tuple[Tensor, Tensor] | None
+    """Room for one layer's keys in fp32 and values, (count, kv_heads, longest, head_dim) each: bf16
+    products of what lies apart are slow. None where they are read as they lie."""
 
 
 @dataclass(frozen=True)
 class PromptSpan:
-    """A part of one prompt."""
+    """Equally long parts of prompts that are equally far, one after the other in the batch."""
 
     lane: Lane
-    row: int
+    rows: Tensor
+    """(n,): of the lane, one for each prompt."""
     start: int
+    """First batch row."""
     count: int
+    """Ids of each part."""
     past: int
-    """Ids of the sequence whose KV is there already."""
+    """Ids of each sequence whose KV is there already."""
     mask: Tensor | None
     """(count, past + count), additive; None if nothing is past."""
 
@@ -88,16 +94,15 @@ def plan(lanes: list[Lane], parts: list[tuple[Sequence, int]], dtype: torch.dtyp
             advanced += [(s, 1) for s in members]
     last_rows = list(range(len(ids)))
     prompts: list[PromptSpan] = []
-    for s, count in parts:
-        assert s.lane is not None
-        mask = _causal(count, s.done, dtype) if s.done else None
-        prompts.append(PromptSpan(s.lane, s.row, len(ids), count, s.done, mask))
-        ids += s.ids[s.done : s.done + count]
-        positions += range(s.done, s.done + count)
-        advanced.append((s, count))
-        if count == s.pending:
-            sampled.append(s)
-            last_rows.append(len(ids) - 1)
+    for alike in _alike(parts):
+        prompts.append(_prompt_span(alike, len(ids), dtype))
+        for s, count in alike:
+            ids += s.ids[s.done : s.done + count]
+            positions += range(s.done, s.done + count)
+            advanced.append((s, count))
+            if count == s.pending:
+                sampled.append(s)
+                last_rows.append(len(ids) - 1)
     return Step(
         ids=torch.tensor(ids),
         positions=torch.tensor(positions),
@@ -119,7 +124,26 @@ def _decode_span(lane: Lane, start: int, dtype: torch.dtype) -> DecodeSpan:
         hidden = torch.arange(shared, longest) > positions.unsqueeze(1)
         mask = _additive(hidden, dtype).view(lane.decoding, 1, 1, longest - shared)
     rows = torch.arange(lane.decoding)
-    return DecodeSpan(lane, start, lane.decoding, longest, rows, positions, mask, shared)
+    apart = shared == 0 and dtype != torch.float32
+    scratch = lane.scratch(lane.decoding, longest) if apart else None
+    return DecodeSpan(lane, start, lane.decoding, longest, rows, positions, mask, shared, scratch)
+
+
+def _alike(parts: list[tuple[Sequence, int]]) -> list[list[tuple[Sequence, int]]]:
+    """Parts that one attention call can compute: of one lane, equally long, equally far."""
+    groups: dict[tuple[int, int, int], list[tuple[Sequence, int]]] = {}
+    for s, count in parts:
+        assert s.lane is not None
+        groups.setdefault((s.lane.capacity, s.done, count), []).append((s, count))
+    return list(groups.values())
+
+
+def _prompt_span(alike: list[tuple[Sequence, int]], start: int, dtype: torch.dtype) -> PromptSpan:
+    first, count = alike[0]
+    assert first.lane is not None
+    rows = torch.tensor([s.row for s, _ in alike])
+    mask = _causal(count, first.done, dtype) if first.done else None
+    return PromptSpan(first.lane, rows, start, count, first.done, mask)
 
 
 def _shared(members: list[Sequence]) -> int:

@@ -1,0 +1,1 @@
+"""A ledger that no window holds: pages of bookings, and a question about all of them."""
