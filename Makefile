@@ -5,13 +5,15 @@ VENV   ?= .venv
 VLLM   ?= .venv-vllm
 AGENTS ?= .venv-agents
 NODE   ?= .node
+ENVS   ?= .venv-envs
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Not compiled: vLLM imports a small part of it, and keeps what it compiles itself.
 VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile
 
 # What others wrote, for the tests that use it.
-FOREIGN := TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python TRADEWIND_AGENTS_PYTHON=$(AGENTS)/bin/python TRADEWIND_NODE=$(NODE)
+FOREIGN := TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python TRADEWIND_ENVS_PACKAGES=$(ENVS) \
+	TRADEWIND_AGENTS_PYTHON=$(AGENTS)/bin/python TRADEWIND_NODE=$(NODE)
 
 .PHONY: help quickstart test test-all bench check postgres node prepared clean
 help:
@@ -55,6 +57,12 @@ $(NODE)/.ready: $(AGENTS)/.ready $(wildcard tests/clients/node/*)
 	cd $(NODE) && PATH=$(abspath $(AGENTS))/bin:$$PATH npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# Packages that only adapters need lie in a folder of their own; see the requirements for why.
+$(ENVS)/.ready: $(VENV)/.dev tests/envs/requirements.txt
+	rm -rf $(ENVS)
+	$(PIP) install --no-compile --no-deps --target $(ENVS) -r tests/envs/requirements.txt
+	@touch $@
+
 quickstart: $(VENV)/.quickstart
 	$(BIN)/tradewind run recipes/quickstart.toml --resume
 
@@ -72,8 +80,9 @@ postgres:
 	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends postgresql; \
 	} >/dev/null 2>&1 || echo "PostgreSQL is not here and cannot be installed by apt-get: its tests are skipped"; }
 
-# The worker in JavaScript is tested with the system's node; it is installed where none is found.
-node:
+# The worker in JavaScript is tested with the system's node; it is installed where none is found,
+# after PostgreSQL: apt-get runs once at a time.
+node: postgres
 	@command -v node >/dev/null || { \
 	as_root=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
 	{ $$as_root apt-get update -qq && \
@@ -81,7 +90,7 @@ node:
 	} >/dev/null 2>&1 || echo "node is not here and cannot be installed by apt-get"; }
 
 # The other environments are made while ruff and mypy run.
-prepared: check postgres node $(VLLM)/.ready $(NODE)/.ready
+prepared: check postgres node $(ENVS)/.ready $(VLLM)/.ready $(NODE)/.ready
 
 test:
 	$(MAKE) -j2 prepared
@@ -95,4 +104,4 @@ bench: $(VENV)/.dev
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(VLLM) $(AGENTS) $(NODE) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VLLM) $(AGENTS) $(NODE) $(ENVS) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

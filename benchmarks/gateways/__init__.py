@@ -1,1 +1,1 @@
-"""Parts of gateway.py: a fake engine, a load, and each gateway as a process on a core of its own."""
+"""Parts of gateway.py: a fake engine, a load, and each gateway on a core of its own."""
