@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from tradewind.types import Stalled
+
 
 def test_a_lease_holds_what_the_agent_needs_and_no_answer(world):
     w = world(gateway_url="http://gateway/v1", model="policy")
@@ -227,3 +229,21 @@ def test_training_without_training_tasks_is_a_sentence(world, tmp_path):
         conn.execute(update(tables.tasks).values(split="heldout"))
     answer = w.train()
     assert answer.status_code == 400 and "no training tasks" in answer.json()["error"]
+
+
+def test_a_ledger_that_hangs_is_told_to_come_again(world, monkeypatch):
+    """503, which a worker takes for `later`; at 400 or 409 it would drop the outcome."""
+    w = world()
+    w.pool()
+    w.train()
+    lease = w.lease()
+    w.chat(lease)
+
+    def hang(*_args):
+        raise Stalled("another writer of the ledger", owner="another process", seconds=30.0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(w.served_ledger), "finish", hang)
+        answer = w.report(lease, status="completed")
+        assert answer.status_code == 503 and "another writer" in answer.text
+    assert w.report(lease, status="completed").status_code == 200

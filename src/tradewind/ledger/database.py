@@ -42,6 +42,9 @@ BUSY_TIMEOUT_S = 30.0
 PAYLOADS = "payloads"
 """Key of the run table: where they lie."""
 _WRITER_LOCK = 0x7472_6164  # any constant: the advisory lock of this program's writers
+_LOCK = text(
+    f"SELECT pg_advisory_xact_lock({_WRITER_LOCK}), set_config('synchronous_commit', :sync, true)"
+)
 _SIGNS_OF_WAITING = ("database is locked", "lock timeout")
 
 
@@ -105,16 +108,17 @@ class Database:
     def write(self, *, durable: bool = False) -> Iterator[Connection]:
         """The only writer until it ends; all or nothing.
 
-        A killed process never loses what was committed. `durable` holds through a power cut too,
-        for the few records that have a counterpart outside (a published version). Raises `Stalled`
-        if another writer does not end.
+        A killed process never loses what was committed. `durable` holds through a power cut too
+        (and a database server's crash), with all that was committed before it: for the few records
+        that have a counterpart outside (a published version). Raises `Stalled` if another writer
+        does not end.
         """
         if not self._writing.acquire(timeout=BUSY_TIMEOUT_S):
             raise _stalled("a thread of this process")
         try:
             with self._engine.connect() as conn:
                 conn = conn.execution_options(tradewind_write=True)
-                with _synced(conn, durable), _begun(conn):
+                with _synced(conn, durable), _begun(conn, durable):
                     yield conn
         finally:
             self._writing.release()
@@ -170,12 +174,12 @@ class Database:
 
 
 @contextmanager
-def _begun(conn: Connection) -> Iterator[None]:
+def _begun(conn: Connection, durable: bool) -> Iterator[None]:
     """A transaction that holds the writers' lock; it commits, or rolls back on an error."""
     try:
         transaction = conn.begin()
         if conn.dialect.name == "postgresql":
-            conn.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+            conn.execute(_LOCK, {"sync": "on" if durable else "off"})
     except OperationalError as error:
         if not any(sign in str(error.orig) for sign in _SIGNS_OF_WAITING):
             raise
@@ -186,7 +190,7 @@ def _begun(conn: Connection) -> Iterator[None]:
 
 @contextmanager
 def _synced(conn: Connection, durable: bool) -> Iterator[None]:
-    """Whether SQLite's commit waits for the disk; PostgreSQL's always does."""
+    """Whether SQLite's commit waits for the disk; PostgreSQL is told in the transaction."""
     if not durable or conn.dialect.name != "sqlite":
         yield
         return

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, func, insert, select, update
 from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.draws import next_draw, queue_again
 from tradewind.ledger.events import note
-from tradewind.ledger.rollouts import LIVE, cancel_rollouts
+from tradewind.ledger.rollouts import LIVE, PRIORITY, cancel_rollouts
 from tradewind.ledger.scores import scores_of_group
 from tradewind.ledger.tables import credits, groups, rollouts, turns, versions
 from tradewind.types.group import Group, GroupState, Purpose
@@ -189,7 +189,7 @@ def add_rollout(conn: Connection, group: GroupId, number: int, index: int, purpo
             group_id=group,
             number=number,
             idx=index,
-            priority=0 if purpose == Purpose.EVAL else 1,
+            priority=PRIORITY[Purpose(purpose)],
             state="waiting",
         )
     )

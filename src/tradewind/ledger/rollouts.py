@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
 
 from tradewind.ledger import keys as bearer
 from tradewind.ledger.database import AnyRow, Database
@@ -33,6 +33,8 @@ from tradewind.types.turn import TurnState
 
 LIVE = ("waiting", "running", "finished")
 """States of a rollout whose scores are still to come."""
+PRIORITY = {Purpose.EVAL: 0, Purpose.TRAIN: 1}
+"""Lower is leased and graded first."""
 
 
 @dataclass(frozen=True)
@@ -240,16 +242,22 @@ def _next_waiting(conn: Connection, terms: LeaseTerms, served: Collection[int]) 
     ).scalar_one()
     if running >= terms.max_running:
         return None
-    answerable = and_(
-        groups.c.purpose == Purpose.EVAL.value, groups.c.opened_version.in_(list(served))
-    )
-    in_training = groups.c.purpose == Purpose.TRAIN.value
-    leasable = or_(in_training, answerable) if terms.training else answerable
+    first = None
+    if served:
+        asked = groups.c.opened_version.in_(list(served))
+        first = _first(conn, terms, rollouts.c.priority == PRIORITY[Purpose.EVAL], asked)
+    if first is None and terms.training:
+        first = _first(conn, terms, rollouts.c.priority == PRIORITY[Purpose.TRAIN])
+    return first
+
+
+def _first(conn: Connection, terms: LeaseTerms, *where: ColumnElement[bool]) -> AnyRow | None:
+    """The oldest waiting rollout: one step in the index `rollouts_by_state`, not a sort."""
     query = (
         select(rollouts.c.rollout_id, groups.c.task_id)
         .join(groups, groups.c.group_id == rollouts.c.group_id)
-        .where(rollouts.c.state == "waiting", leasable)
-        .order_by(rollouts.c.priority, rollouts.c.number, rollouts.c.idx)
+        .where(rollouts.c.state == "waiting", *where)
+        .order_by(rollouts.c.number, rollouts.c.idx)
         .limit(1)
     )
     if terms.tenant is not None and terms.tenant.kinds is not None:

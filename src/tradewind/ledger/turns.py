@@ -90,7 +90,7 @@ class Turns(Database):
             min_version=row.min_version,
             open=row.state == "running",
             deadline=row.deadline,
-            seed=_rollout_seed(seed, row.rollout_id),
+            seed=rollout_seed(seed, row.rollout_id),
         )
 
     def turns(self, rollout: RolloutId) -> list[Turn]:
@@ -234,7 +234,7 @@ def _row(conn: Connection, turn: TurnId) -> AnyRow | None:
     return conn.execute(select(turns).where(turns.c.turn_id == turn)).one_or_none()
 
 
-def _rollout_seed(run_seed: int, rollout: RolloutId) -> int:
+def rollout_seed(run_seed: int, rollout: RolloutId) -> int:
     """63 bits of SHA-256 over run seed and rollout id: independent between rollouts."""
     digest = hashlib.sha256(f"{run_seed} {rollout}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

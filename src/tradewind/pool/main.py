@@ -239,6 +239,7 @@ def _thread(name: str, run: Callable[[], None]) -> threading.Thread:
 def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see the controller's
     try:
         listener.bind((host, port))
         listener.listen()  # from here on clients wait instead of failing
