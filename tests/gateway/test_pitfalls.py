@@ -54,7 +54,7 @@ PITFALLS = {
     "22": "test_pitfalls.py:test_bytes_that_are_no_characters_keep_their_ids",
     "24": "algo/test_samples.py:test_forks_earn_more_weight_than_a_single_branch",
     "25": "test_pitfalls.py:test_tokens_that_do_not_arrive_raise_an_alarm_in_log_and_status",
-    "26": "ledger/test_conflicts.py:test_a_ledger_of_another_schema_is_refused",
+    "26": "ledger/test_payloads.py:test_a_payload_of_a_newer_schema_is_refused_with_a_sentence",
     "27": "test_sessions.py:test_image_gets_a_sentence_in_openais_shape",
     "28": "render/test_extend.py:test_reasoning_that_the_template_strips_forks",
 }

@@ -8,8 +8,11 @@ import pytest
 from rich.console import Console
 from synthetic import T0, make_ledger
 
+from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.nulls import NullRate
 from tradewind.run.live import JsonView, Pace, PlainView, line, panel, sparkline
-from tradewind.run.snapshot import Snapshot, take_snapshot
+from tradewind.run.show import nulls_table
+from tradewind.run.snapshot import Snapshot, take_snapshot, with_nulls
 from tradewind.run.stages import Stages
 from tradewind.run.workspace import Workspace
 
@@ -92,3 +95,28 @@ def test_idle_processes_are_no_stall_while_mid_training_runs(snapshot: Snapshot)
     assert {w.process for w in midtraining.waits} == {"trainer"}
     in_rl = midtraining.model_copy(update={"stage": "rl"})
     assert {w.process for w in in_rl.waits} == {"trainer", "grader"}
+
+
+def test_status_shows_nulls_by_task(tmp_path: Path) -> None:
+    rate = NullRate(
+        task_id="t7",
+        rollouts=16,
+        nulls=4,
+        rate=0.25,
+        causes={"env_error": 3, "infra_error": 1},
+        after_answer=2,
+        last="env_error: KeyError: 'sku'",
+    )
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(nulls_table([rate]))
+    text = console.export_text()
+    for words in ("t7", "4 (25%)", "3 env_error, 1 infra_error", "KeyError: 'sku'"):
+        assert words in text, words
+
+
+def test_nulls_are_read_only_when_asked_for(snapshot: Snapshot, tmp_path: Path) -> None:
+    assert snapshot.nulls_by_task == ()
+    counted = with_nulls(Workspace(tmp_path), snapshot).nulls_by_task
+    ledger = Ledger.open(Workspace(tmp_path).ledger)
+    assert sum(rate.nulls for rate in counted) == ledger.counts().nulls
+    ledger.close()

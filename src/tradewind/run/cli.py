@@ -17,7 +17,7 @@ from tradewind.run.launcher import Launch, launch, put_aside
 from tradewind.run.live import open_view
 from tradewind.run.recipe import read_recipe, write_toml
 from tradewind.run.show import status_table
-from tradewind.run.snapshot import take_snapshot
+from tradewind.run.snapshot import take_snapshot, with_nulls
 from tradewind.run.stages import read_stages
 from tradewind.run.summary import result_sentence, result_table, write_summary
 from tradewind.run.supervisor import ProcessFailed
@@ -88,7 +88,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
         main = read_stages(workspace.stages)
         if all(stage.finished_at is not None for stage in main.stages):
             current = workspace.control
-    snapshot = take_snapshot(current)
+    snapshot = with_nulls(current, take_snapshot(current))
     if as_json:
         print(snapshot.model_dump_json())
     else:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from tradewind.ledger.nulls import NullRate
 from tradewind.run.live import clock, panel
 from tradewind.run.snapshot import SILENT_S, Snapshot
 
@@ -19,4 +22,21 @@ def status_table(snapshot: Snapshot) -> RenderableType:
         doing = beat.doing if age < SILENT_S else f"silent for {clock(age)} ({beat.doing})"
         since = clock(snapshot.at - beat.since)
         table.add_row(beat.process, doing, beat.waiting_for or "", beat.owner or "", since)
-    return Group(panel(snapshot), table)
+    parts = [panel(snapshot), table]
+    if snapshot.nulls_by_task:
+        parts.append(nulls_table(snapshot.nulls_by_task))
+    return Group(*parts)
+
+
+def nulls_table(rates: Sequence[NullRate]) -> Table:
+    """The tasks whose rollouts could not be graded, worst first."""
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    for column in ("task", "nulls", "of", "after an answer", "causes", "the last one"):
+        table.add_column(
+            column, justify="left" if column[0] in "t" or "cause" in column else "right"
+        )
+    for rate in rates:
+        causes = ", ".join(f"{count} {cause}" for cause, count in rate.causes.items())
+        numbers = (f"{rate.nulls} ({rate.rate:.0%})", str(rate.rollouts), str(rate.after_answer))
+        table.add_row(rate.task_id, *numbers, causes, rate.last[:80])
+    return table

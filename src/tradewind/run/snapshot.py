@@ -9,6 +9,7 @@ import time
 
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.nulls import NullRate
 from tradewind.run.readings import StepReading, quantile, read_steps, token_ages
 from tradewind.run.stages import StagesFile, read_stages
 from tradewind.run.workspace import Workspace
@@ -78,6 +79,8 @@ class Snapshot(Record):
     """Over the last minute."""
     ttft_ms_p99: float | None
     beats: tuple[Beat, ...]
+    nulls_by_task: tuple[NullRate, ...] = ()
+    """The tasks with the most nulls; only `tradewind status` asks for them."""
 
     @property
     def place(self) -> str:
@@ -102,6 +105,15 @@ def take_snapshot(workspace: Workspace, now: float | None = None) -> Snapshot:
     ledger = Ledger.open(workspace.ledger)
     try:
         return _compose(ledger, stages, at)
+    finally:
+        ledger.close()
+
+
+def with_nulls(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
+    """The same with the nulls of each task, which take a look at every rollout."""
+    ledger = Ledger.open(workspace.ledger)
+    try:
+        return snapshot.model_copy(update={"nulls_by_task": tuple(ledger.null_rates())})
     finally:
         ledger.close()
 

@@ -1,0 +1,1 @@
+"""Parts of gateway.py: a fake engine, a load, and each gateway on a core of its own."""
