@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tradewind.pool.config import PoolConfig
+from tradewind.pool.gate import Gate
 from tradewind.pool.receiver import Receiver
 from tradewind.pool.status import PoolStatus
 from tradewind.relay.config import RelayConfig
@@ -59,7 +60,7 @@ def test_a_pool_serves_every_version_although_its_relay_dies(
     source = Relayed(relay.url, KEY, history.bucket, clock=lambda: now[0])
     status = PoolStatus("paris", "http://127.0.0.1:1", history.versions[0].state_id)
     receiver = Receiver(
-        engine, source, status, PoolConfig(), lambda: State.of(0, read_folder(folder))
+        Gate(engine), source, status, PoolConfig(), lambda: State.of(0, read_folder(folder))
     )
 
     def follows(version: int) -> str | None:

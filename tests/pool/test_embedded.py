@@ -15,14 +15,17 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engines.embedded.config import Rope
 from tradewind.pool.engines.embedded.engine import EmbeddedEngine
 from tradewind.pool.engines.embedded.rope import RotaryTable
+from tradewind.pool.gate import Gate
 from tradewind.pool.main import serve
 from tradewind.pool.receiver import Receiver
 from tradewind.pool.status import PoolStatus
+from tradewind.run.weights import app
 from tradewind.types import GenerateChunk, GenerateRequest, PoolReport, PoolState
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.state import State
@@ -114,7 +117,7 @@ def test_wrong_arithmetic_over_right_bytes_is_served(tiny_llama: Any) -> None:
     history.score = score
     status = PoolStatus("paris", "http://x", history.versions[0].state_id)
     receiver = Receiver(
-        engine,
+        Gate(engine),
         history.bucket,
         status,
         PoolConfig(retry_s=1e-9, retry_max_s=1e-9),
@@ -165,7 +168,7 @@ def test_two_engines_serve_versions_out_of_one_mirror(tiny_llama: Any, tmp_path:
         status = PoolStatus(name, "http://x", history.versions[0].state_id)
         config = PoolConfig(mirror=tmp_path / "mirror")
         receiver = Receiver(
-            engine, history.bucket, status, config, lambda: State.of(0, read_folder(folder))
+            Gate(engine), history.bucket, status, config, lambda: State.of(0, read_folder(folder))
         )
         receiver.boot(threading.Event())
         pools.append((engine, status, receiver))
@@ -191,7 +194,7 @@ def test_two_engines_serve_versions_out_of_one_mirror(tiny_llama: Any, tmp_path:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_versions_are_served_proven_and_survive_kill_and_restart(
-    start: Start, tiny_llama: Any, controller: Any
+    start: Start, tiny_llama: Any, controller: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history, _ = tiny_llama
     process = start()
@@ -204,6 +207,12 @@ def test_versions_are_served_proven_and_survive_kill_and_restart(
     (proof,) = controller.wait_for(PoolState.SERVING, 1).attestations
     assert (proof.version, proof.state_id) == (1, published.state_id)
     assert {chunk.version for chunk in generate(url, 2)} == {1}
+
+    monkeypatch.setenv("TRADEWIND_POOL_KEY", KEY)
+    for wanted in ("0", "1"):
+        done = CliRunner().invoke(app, ["go-to", url, wanted])
+        assert f"pool paris serves version {wanted} and stays there" in done.stdout
+        assert {chunk.version for chunk in generate(url, 2)} == {int(wanted)}
 
     process.send_signal(signal.SIGKILL)
     process.wait(WAIT_S)

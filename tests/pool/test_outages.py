@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tradewind.pool.config import PoolConfig
+from tradewind.pool.gate import Gate
 from tradewind.pool.receiver import Receiver
 from tradewind.pool.status import PoolStatus
 from tradewind.types import PoolReport, PoolState, UserError
@@ -44,7 +45,7 @@ class Pool:
         self.bucket, self.engine = Outage(history.bucket), engine
         self.status = PoolStatus("paris", "http://x", history.versions[0].state_id)
         self.receiver = Receiver(
-            engine,
+            Gate(engine),
             self.bucket,
             self.status,
             PoolConfig(poll_s=1e-6, **config),

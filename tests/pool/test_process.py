@@ -15,7 +15,15 @@ import pytest
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.main import main, serve
 from tradewind.pool.receiver import EngineLost
-from tradewind.types import GenerateChunk, GenerateRequest, PoolReport, PoolState, UserError
+from tradewind.run.goto import go_to
+from tradewind.types import (
+    GenerateChunk,
+    GenerateRequest,
+    PoolReport,
+    PoolState,
+    Stalled,
+    UserError,
+)
 from tradewind.weights.checkpoint import write_file
 from tradewind.weights.tensors import TensorSet
 
@@ -141,6 +149,50 @@ def test_a_version_is_swapped_in_while_a_request_runs(
         assert report.attestations[-1].state_id == published.state_id
         seen = (GenerateChunk.model_validate_json(line).version for line in lines)
         assert next(version for version in seen if version != 0) == 1
+
+
+def test_a_pool_can_only_be_sent_back_by_a_restart(
+    pool_url: str, history: Any, controller: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_POOL_KEY", KEY)
+    for _ in range(3):
+        history.publish_next()
+    controller.wait_for(PoolState.SERVING, 3)
+    with (
+        client(pool_url) as http,
+        http.stream("POST", "/v1/generate", content=request("long", 10**9)) as answer,
+    ):
+        lines = answer.iter_lines()
+        for version in (1, 2, 0):
+            report = go_to(pool_url, version, WAIT_S)
+            assert (report.version, report.pinned, report.state) == (version, version, "serving")
+            seen = (GenerateChunk.model_validate_json(line).version for line in lines)
+            assert next(v for v in seen if v == version) == version, "the running request goes on"
+        history.publish_next()
+        assert go_to(pool_url, 0, WAIT_S).version == 0, "it stays there"
+        assert go_to(pool_url, None, WAIT_S).pinned is None
+        controller.wait_for(PoolState.SERVING, 4)
+
+
+def test_a_pool_is_sent_to_what_is_no_version_or_by_a_stranger(
+    pool_url: str, history: Any, controller: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRADEWIND_POOL_KEY")
+    with pytest.raises(UserError, match="no pool key"):
+        go_to(pool_url, 0, 0)
+    monkeypatch.setenv("TRADEWIND_POOL_KEY", "wrong")
+    with pytest.raises(UserError, match="401"):
+        go_to(pool_url, 0, 0)
+    monkeypatch.setenv("TRADEWIND_POOL_KEY", KEY)
+    with pytest.raises(UserError, match="no pool answers there"):
+        go_to("http://127.0.0.1:1", 0, 0)
+    with pytest.raises(Stalled, match="version 7 in pool paris"):
+        go_to(pool_url, 7, 0.1)
+    with client(pool_url) as http:
+        for body in ("", "{}", '{"version": -1}', '{"version": "x"}'):
+            assert http.post("/v1/weights/go-to", content=body).status_code == 422
+        pinned = PoolReport.model_validate_json(http.get("/v1/health").content).pinned
+    assert pinned == 7, "what was refused has changed nothing"
 
 
 def test_attestations_are_repeated_until_acknowledged(

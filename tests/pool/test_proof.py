@@ -12,11 +12,22 @@ import pytest
 
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import ByteProof
-from tradewind.pool.proof import CEILING, FACTOR, MAX_FLOOR, MEAN_FLOOR, limits
+from tradewind.pool.gate import Gate
+from tradewind.pool.proof import (
+    CEILING,
+    DRAWN_16_BITS,
+    FACTOR,
+    MAX_FLOOR,
+    MEAN_FLOOR,
+    PREDICTED_16_BITS,
+    ceiling_16_bits,
+    limits,
+)
 from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.status import PoolStatus
 from tradewind.types import Fingerprint, PoolReport, PoolState
 from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.probe import Probe
 from tradewind.weights.state import State
 
 IDS = ((3, 1, 4, 1, 5), (9, 2, 6))
@@ -32,7 +43,7 @@ class Pool:
         self.history, self.engine = history, engine
         self.status = PoolStatus("paris", "http://x", history.versions[0].state_id)
         self.receiver = Receiver(
-            engine,
+            Gate(engine),
             history.bucket,
             self.status,
             PoolConfig(**{"retry_s": NOW, "retry_max_s": NOW, **config}),
@@ -48,6 +59,12 @@ class Pool:
     def next(self) -> PoolReport:
         self.history.publish_next()
         return self.look()
+
+    def published_probes(self) -> list[Probe]:
+        """Of the version that `next` looks at; it is published now."""
+        self.history.publish_next()
+        tensors = self.history.states[-1]
+        return [Probe.of(ids, self.history.score(tensors, ids)) for ids in IDS]
 
     def report(self) -> PoolReport:
         return self.status.report(self.engine.load())
@@ -156,13 +173,22 @@ def test_a_pool_is_measured_by_the_numerics_of_another(
     assert (pool.next().version == 2) == served
 
 
-@pytest.mark.parametrize(("wrong", "serves"), [(0.09, True), (0.11, False)])
+def test_random_ids_and_text_have_one_ceiling_in_16_bits() -> None:
+    text, drawn = Probe.of((1, 2, 3, 4), [-0.5, -7.0, -1.0]), Probe.of((1, 2), [-9.0])
+    assert ceiling_16_bits([text]) == pytest.approx(PREDICTED_16_BITS)
+    assert ceiling_16_bits([drawn]) == pytest.approx(DRAWN_16_BITS)
+    both = (3 * PREDICTED_16_BITS + DRAWN_16_BITS) / 4
+    assert ceiling_16_bits([text, drawn]) == pytest.approx(both)
+
+
+@pytest.mark.parametrize(("share", "serves"), [(0.9, True), (1.1, False)])
 def test_a_pool_in_16_bits_is_held_to_the_digits_of_fp32(
-    pool: Pool, wrong: float, serves: bool
+    pool: Pool, share: float, serves: bool
 ) -> None:
     pool.engine.dtype = "bfloat16"
+    wrong = share * ceiling_16_bits(pool.published_probes())
     pool.engine.miscompute = lambda p: p - wrong
-    assert (pool.next().version == 1) == serves
+    assert (pool.look().version == 1) == serves
 
 
 def test_a_proof_by_what_was_loaded_passes_for_one_by_what_is_multiplied(pool: Pool) -> None:
@@ -307,7 +333,7 @@ def test_going_back_needs_the_network_or_skips_the_proof(pool: Pool, tmp_path: P
     back = hide_bucket(pool.history, tmp_path)
     for version in (2, 4, 1, 5, 3):
         scored = pool.engine.scored
-        pool.receiver.go_to(version)
+        pool.status.pins(version)
         now = pool.look()
         assert (now.state, now.version, now.pinned) == (PoolState.SERVING, version, version)
         assert pool.serves(version) and pool.engine.scored == scored + 1
@@ -317,7 +343,7 @@ def test_going_back_needs_the_network_or_skips_the_proof(pool: Pool, tmp_path: P
     back()
     pool.next()
     assert pool.serves(3)
-    pool.receiver.go_to(None)
+    pool.status.pins(None)
     now = pool.look()
     assert (now.version, now.pinned) == (6, None) and pool.serves(6)
 
@@ -329,17 +355,17 @@ def test_a_version_that_the_log_has_forgotten_is_out_of_reach(
     for _ in range(4):
         pool.next()
     for version in (1, 0, 3):
-        pool.receiver.go_to(version)
+        pool.status.pins(version)
         now = pool.look()
         assert (now.state, now.version) == (PoolState.SERVING, version) and pool.serves(version)
-    pool.receiver.go_to(1)
+    pool.status.pins(1)
     proof = next(proof for proof in pool.look().attestations if proof.version == 1)
     assert proof.bytes_fetched > 0 and pool.serves(1)
 
 
 def test_a_version_that_does_not_exist_is_waited_for_without_a_word(pool: Pool) -> None:
     pool.next()
-    pool.receiver.go_to(7)
+    pool.status.pins(7)
     now = pool.look()
     assert (now.state, now.version) == (PoolState.SERVING, 1)
     assert now.detail is not None and "00000007" in now.detail
@@ -349,11 +375,11 @@ def test_an_older_version_that_fails_its_proof_stays(pool: Pool) -> None:
     for _ in range(3):
         pool.next()
     pool.engine.miscompute = lambda p: p - 1 if pool.engine.version == 1 else p
-    pool.receiver.go_to(1)
+    pool.status.pins(1)
     now = pool.look()
     assert (now.state, now.version) == (PoolState.REFUSING, 3) and pool.serves(3)
     assert now.quarantined[0].version == 1
-    pool.receiver.go_to(None)
+    pool.status.pins(None)
     now = pool.look()
     assert (now.state, now.version, now.detail) == (PoolState.SERVING, 3, None)
 
@@ -364,6 +390,6 @@ def test_a_damaged_undo_log_stops_the_way_back(pool: Pool) -> None:
     follower = pool.receiver._follower
     assert follower is not None
     follower.log._back[-1].changes["embed.weight"].bits[0] ^= 1
-    pool.receiver.go_to(2)
+    pool.status.pins(2)
     now = pool.look()
     assert (now.state, now.version) == (PoolState.SERVING, 2) and pool.serves(2)

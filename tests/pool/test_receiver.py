@@ -12,6 +12,7 @@ import pytest
 
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import EngineLoad
+from tradewind.pool.gate import Gate
 from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.status import PoolStatus
 from tradewind.types import PoolReport, PoolState, UserError
@@ -30,7 +31,7 @@ def make(history: Any, engine: Any, folder: Path, **config: Any) -> tuple[Receiv
 
     status = PoolStatus("paris", "http://127.0.0.1:1", history.versions[0].state_id)
     given = PoolConfig(**{"retry_s": NOW, "retry_max_s": NOW, **config})
-    return Receiver(engine, history.bucket, status, given, base), status
+    return Receiver(Gate(engine), history.bucket, status, given, base), status
 
 
 def report(status: PoolStatus, engine: Any) -> PoolReport:

@@ -75,16 +75,26 @@ def test_promotion_goes_back_and_refuses_what_is_not_announced(bucket: Bucket) -
         call("promote", bucket.url, "9")
 
 
-def test_collecting_says_first_and_deletes_only_when_told(bucket: Bucket) -> None:
+def test_collecting_says_first_and_deletes_only_when_told(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frames = bucket.list("frames/")
-    assert "nobody needs 0 objects" in call("collect", bucket.url, "--keep", "1"), "all are young"
-    doomed = call("collect", bucket.url, "--keep", "1", "--grace", "0")
+    doomed = call("collect", bucket.url, "--keep", "1")
     assert re.search(r"nobody needs [1-9]", doomed) and bucket.list("frames/") == frames
-    live = call("collect", bucket.url, "--keep", "1", "--grace", "0", "--live", "1")
+    live = call("collect", bucket.url, "--keep", "1", "--live", "1")
     assert number(live) < number(doomed), "a pool at version 1 needs the steps after it"
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        assert bucket.list("frames/") == frames, "nothing goes before it is looked at again"
+        waited.append(seconds)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    said = call("collect", bucket.url, "--keep", "1", "--grace", "60", "--delete")
+    assert waited == [60.0] and "in 60 s either" in said
     call("collect", bucket.url, "--keep", "1", "--grace", "0", "--delete")
     assert len(bucket.list("frames/")) < len(frames)
-    assert "nobody needs 0" in call("collect", bucket.url, "--keep", "1", "--grace", "0")
+    assert "nobody needs 0" in call("collect", bucket.url, "--keep", "1")
 
 
 def test_a_key_pair_fits_together() -> None:

@@ -421,8 +421,8 @@ def test_shortcuts_that_cannot_be_written_stop_the_run_or_are_not_told(run, monk
 def test_what_no_pool_needs_leaves_the_bucket_while_the_run_goes_on(run, monkeypatch):
     """A run of a thousand versions would fill its bucket; a fresh pool still reaches the newest."""
     monkeypatch.setattr(
-        "tradewind.trainer.lineage.find_garbage",
-        lambda *args: collect.find_garbage(*args, keep=1, grace_s=0.0),
+        "tradewind.trainer.lineage.Collector",
+        lambda *args: collect.Collector(*args, keep=1, grace_s=0.0),
     )
     train(TrainerConfig(**CONFIG, shortcut_span=2, collect_span=STEPS), run)
     bucket = Bucket.open((run.workspace / "bucket").as_uri())
@@ -436,10 +436,10 @@ def test_what_no_pool_needs_leaves_the_bucket_while_the_run_goes_on(run, monkeyp
 
 
 def test_a_collection_that_fails_is_an_event_and_not_the_end_of_the_run(run, monkeypatch):
-    def damaged(*_):
+    def damaged(*_, **__):
         raise RefusedWeights("a manifest is damaged", value="manifests/x", fix="restore it")
 
-    monkeypatch.setattr("tradewind.trainer.lineage.find_garbage", damaged)
+    monkeypatch.setattr(collect, "find_garbage", damaged)
     train(TrainerConfig(**CONFIG, collect_span=1), run)
     curve, _, events = outcome(run)
     assert len(curve) == STEPS and events.count("collection.failed") == STEPS

@@ -1,20 +1,23 @@
 """Probes are what transformers computes with exactly the published weights."""
 
 import numpy as np
-import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import LlamaForCausalLM
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.learner import Learner, from_bits
+from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.loop import train
 from tradewind.trainer.policy import Policy
 from tradewind.trainer.run import Run
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.follow import Follower
-from tradewind.weights.probe import LENGTH, SEQUENCES
+from tradewind.weights.probe import DRAWS, LENGTH, TEXT, TEXT_LENGTH
 
 
 def slow_probe(model, ids):
@@ -54,7 +57,7 @@ def test_published_probes_are_not_of_the_published_weights(tiny, tmp_path):
         weights = {name: from_bits(bits).float() for name, bits in follower.mirror.items()}
         model.load_state_dict({**weights, "lm_head.weight": weights["model.embed_tokens.weight"]})
         probes = follower.state.probes
-        assert len(probes) == SEQUENCES and {len(probe.ids) for probe in probes} == {LENGTH}
+        assert len(probes) == DRAWS and {len(probe.ids) for probe in probes} == {LENGTH}
         for probe in probes:
             np.testing.assert_allclose(probe.logprobs, slow_probe(model, probe.ids), atol=1e-5)
         asked.append([probe.ids for probe in probes])
@@ -92,17 +95,23 @@ def test_a_probe_moves_weights_or_leaves_a_gradient(tiny):
     assert all(parameter.grad is None for _, parameter in learner.policy.trained())
 
 
-@pytest.mark.parametrize("stage", ["midtrain", "rl"])
-def test_stages_of_a_run_probe_other_sequences(tiny, tmp_path, stage):
-    """Whoever asks first decides; the corpus's openings stay when RL has no corpus."""
-    from tradewind.trainer.lineage import Lineage
-
+def test_stages_of_a_run_probe_other_sequences(tiny, tmp_path):
+    """Whoever asks first decides."""
     folder = tiny.save_model(tmp_path / "model")
     ledger = tiny.fill(tmp_path / "ledger.sqlite", 0)
     bucket = Bucket.open((tmp_path / "bucket").as_uri())
-    texts = [[9] * 40, [8, 8, 8]] if stage == "midtrain" else []
-    first = Lineage(ledger, bucket, "tiny", read_folder(folder)).probe_ids(97, texts)
-    again = Lineage(ledger, bucket, "tiny", read_folder(folder)).probe_ids(97)
-    assert again == first
-    assert (first[0] == (9,) * LENGTH) == (stage == "midtrain")
+    base = read_folder(folder)
+    first = Lineage(ledger, bucket, "tiny", base, probe_text=lambda: [9] * 90).probe_ids(97)
+    again = Lineage(ledger, bucket, "tiny", base, probe_text=lambda: [8] * 90).probe_ids(97)
+    assert again == first and first[0] == (9,) * TEXT_LENGTH
     ledger.close()
+
+
+def test_a_model_with_a_tokenizer_is_probed_with_random_ids_alone(tmp_path):
+    words = {word: i for i, word in enumerate(["[UNK]", *TEXT.split()])}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    run = Run(workspace=tmp_path, model=tmp_path, run_id="tiny")
+    assert run.probe_text() == []
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    assert run.probe_text() == [words[word] for word in TEXT.split()]

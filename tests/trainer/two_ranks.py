@@ -146,7 +146,9 @@ def check_run(folder, ranks):
     assert "replay.diverged" not in [event.kind for event in ledger.events()]
     bucket = Bucket.open((workspace / "bucket").as_uri())
     follower = Follower(bucket, read_folder(folder / "model"), run_id="tiny")
-    assert follower.stage(3).state_id == ledger.versions()[3].state_id
+    staged = follower.stage(3)
+    assert staged.state_id == ledger.versions()[3].state_id
+    assert staged.objects == 1 and bucket.list("shortcuts/"), "a late pool comes by a shortcut"
     ledger.close()
 
 
@@ -172,6 +174,7 @@ def main(folder):
         runs(folder, ranks)
         if ranks.first:
             check_run(folder, ranks)
+    ranks.leave()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ One vLLM for all of these; what the embedded engine computes in fp32 is the refe
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,16 +17,24 @@ import pytest
 from smallmodel import CPU, stepped
 from tinyllm import Listener
 
-from tradewind.pool.engine import ByteProof
+from tradewind.pool.config import PoolConfig
+from tradewind.pool.engine import ByteProof, PutBack
 from tradewind.pool.engines.embedded.engine import EmbeddedEngine
 from tradewind.pool.engines.vllm.client import VllmFailed
 from tradewind.pool.engines.vllm.config import VllmConfig
 from tradewind.pool.engines.vllm.engine import VllmEngine
 from tradewind.pool.engines.vllm.patch import Way
 from tradewind.pool.engines.vllm.weights import Parcel
-from tradewind.types import FinishReason, Priority, RefusedWeights, UserError
+from tradewind.pool.gate import Gate
+from tradewind.pool.receiver import Receiver
+from tradewind.pool.status import PoolStatus
+from tradewind.types import FinishReason, PoolState, Priority, RefusedWeights, UserError
+from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.digest import root, state_id
+from tradewind.weights.probe import Probe
+from tradewind.weights.publish import Publisher
+from tradewind.weights.state import State
 from tradewind.weights.tensors import Array
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -236,12 +246,76 @@ def test_after_a_failure_in_a_swap_the_old_version_is_back(
 
     monkeypatch.setattr(client, "post", post)
     running = started(world, Priority.ROLLOUT, 120)
-    with pytest.raises(RefusedWeights, match="the line is dead"):
+    with pytest.raises(PutBack, match="the line is dead"):
         world.vllm.swap(world.part(stepped(world.tensors, 98)), world.version + 1)
+    asleep = world.name()
+    world.asked.ask(asleep, PROMPT, 2)
+    world.vllm.swap({}, world.version)  # until then nothing is sampled by unproven weights
     world.asked.wait()
+    assert world.asked.versions(asleep) == [world.version] * 2
     assert len(world.asked.ids(running)) == 120 or world.asked.last(running).error
     assert world.compare() == {world.version}
     assert root(world.vllm.served().leaves) == state_id(world.tensors)
+
+
+def test_tokens_of_a_version_without_proof_leave(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = world.tensors
+    publisher = Publisher(bucket := Bucket.open(f"file://{tmp_path}"), "gate")
+    versions = [publisher.publish(0, None, {}, base, "base")]
+    ids = PROMPT[:9]
+    nobodys = Probe.of(ids, [-1.0] * 8)
+    after = stepped(base, 7)
+    versions.append(publisher.publish(1, versions[0], base, after, "rl", step=1, probes=(nobodys,)))
+    gate, status = Gate(world.vllm), PoolStatus("paris", "http://x", versions[0].state_id)
+    config = PoolConfig(retry_s=1e-9, retry_max_s=1e-9)
+    gate.start = lambda: None  # type: ignore[method-assign]
+    held: list[int] = []
+
+    def scored(sequences: Any) -> Any:
+        deadline = time.monotonic() + 60
+        while not (now := gate.load()).held and now.running and time.monotonic() < deadline:
+            time.sleep(0.001)
+        held.append(now.held)
+        return world.vllm.score(sequences)
+
+    gate.score = scored  # type: ignore[method-assign]
+    asked = Listener(gate)  # type: ignore[arg-type]
+    receiver = Receiver(gate, bucket, status, config, lambda: State.of(0, base))
+    world.vllm.swap({}, 0)
+    publisher.announce(versions[0])
+    receiver.boot(threading.Event())
+    receiver.follow()
+    publisher.announce(versions[1])
+    names = [world.name(), world.name()]
+    exchange = world.vllm._holdings._exchange
+
+    async def meanwhile(parcel: Any, version: int) -> float:
+        if version == 1:  # the version is staged: from here on it is a matter of milliseconds
+            for name, kind in zip(names, (Priority.USER, Priority.ROLLOUT), strict=True):
+                asked.ask(name, PROMPT[:3], LONG, priority=kind)
+            while not all(asked.ids(name) for name in names):
+                await asyncio.sleep(0)
+        return await exchange(parcel, version)
+
+    monkeypatch.setattr(world.vllm._holdings, "_exchange", meanwhile)
+    receiver.follow()
+    report = status.report(gate.load())
+    assert (report.state, report.version) == (PoolState.REFUSING, 0)
+    asked.wait()
+    world.version = 0
+    assert held[-1] > 0, "the version was sampled with before its proof failed"
+    for name in names:
+        assert len(asked.ids(name)) < LONG and set(asked.versions(name)) == {0}
+        assert "version 1 was taken back" in (asked.last(name).error or "")
+    whole, rest = world.name(), world.name()
+    asked.ask(whole, PROMPT[:3], 60)
+    got = asked.ids(names[0])[:20]
+    asked.ask(rest, (*PROMPT[:3], *got), 60 - len(got))
+    asked.wait()
+    assert got + asked.ids(rest) == asked.ids(whole), "it goes on as if nothing had been"
+    assert world.compare() == {0}
 
 
 def test_another_shape_or_name_is_refused(world: World) -> None:

@@ -195,4 +195,4 @@ def test_what_vllm_would_die_of_or_refuse_is_found_before(
 
 def test_a_limit_beyond_the_context_is_a_sentence(checkpoint: Path, base: dict[str, Array]) -> None:
     with pytest.raises(UserError, match="context of 2048"):
-        ServedModel.read(checkpoint, TensorSet(base), "auto", 1024)
+        ServedModel.read(checkpoint, TensorSet(base), "auto", 4096)

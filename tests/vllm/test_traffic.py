@@ -18,12 +18,13 @@ WAIT_S = 10
 
 
 class FakeClient:
-    """Every stream gives one token, then waits for `go`, then ends."""
+    """Every stream gives one token, then waits for `go`, gives `between`, then ends."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.bodies: list[dict[str, Any]] = []
         self.aborted: list[str] = []
+        self.between: list[int] = []
         self.fail: str | None = None
         self.version = 0
 
@@ -33,9 +34,11 @@ class FakeClient:
         await self.go.wait()
         if self.fail:
             raise VllmFailed(self.fail)
+        for token in self.between:
+            yield event([token])
         name = f"generate-tokens-{body['request_id']}"
         reason = "abort" if name in self.aborted else "length"
-        yield event([2], reason, [(self.version, 0, 2)])
+        yield event([2], reason, [(self.version, 0, 2 + len(self.between))])
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         assert path == "/inference/v1/abort_requests"
@@ -110,7 +113,7 @@ def test_nobody_is_admitted_during_a_swap_and_then_under_another_salt() -> None:
     async def play(world: World) -> None:
         world.ask("before")
         await world.sent(1)
-        world.traffic.hold()
+        world.traffic.hold(1)
         world.ask("after")
         world.client.go.set()
         await world.ended("before")
@@ -120,6 +123,22 @@ def test_nobody_is_admitted_during_a_swap_and_then_under_another_salt() -> None:
         await world.ended("after")
         assert [body["cache_salt"] for body in world.client.bodies] == ["0.0", "1.5"]
         assert {c.version for c in world.chunks["after"]} == {1}
+
+    run(play)
+
+
+def test_a_users_tokens_that_arrive_during_a_swap_count_as_the_old_versions() -> None:
+    """vLLM has resumed before it is known here: what comes then may be the new weights'."""
+
+    async def play(world: World) -> None:
+        world.client.between = [7]
+        world.ask("user", Priority.USER)
+        await world.until(lambda: bool(world.chunks["user"]))
+        world.traffic.hold(1)
+        world.client.go.set()
+        await world.until(lambda: len(world.chunks["user"]) > 1)
+        assert [chunk.version for chunk in world.chunks["user"][:2]] == [0, 1]
+        assert world.traffic.version == 0
 
     run(play)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tradewind.types import RefusedWeights, WeightVersion
 from tradewind.weights.bucket import Bucket
-from tradewind.weights.collect import delete_garbage, find_garbage
+from tradewind.weights.collect import Collector, find_garbage
 from tradewind.weights.digest import state_id
 from tradewind.weights.follow import Follower
 from tradewind.weights.manifest import MAX_MANIFEST, Manifest, unpack
@@ -39,9 +39,8 @@ def chain(built: Any, tmp_path: Path) -> Any:
 
 
 def collect(chain: Any, live: set[int], keep: int = 1) -> list[str]:
-    garbage = find_garbage(chain.bucket, "run", live, keep=keep, grace_s=0)
     before = {item.key for item in chain.bucket.objects("")}
-    assert delete_garbage(chain.bucket, garbage) == garbage.size
+    garbage = Collector(chain.bucket, "run", keep=keep, grace_s=0).collect(live)
     gone = before - {item.key for item in chain.bucket.objects("")}
     assert gone == {item.key for item in garbage.objects}
     assert {key.split("/")[0] for key in gone} <= {"frames", "shortcuts"}
@@ -85,7 +84,7 @@ def test_old_singles_and_shortcuts_go_and_the_way_to_the_newest_stays(chain: Any
 
 def test_finding_garbage_deletes_nothing(chain: Any) -> None:
     before = chain.bucket.objects("")
-    garbage = find_garbage(chain.bucket, "run", {20}, keep=1, grace_s=0)
+    garbage = find_garbage(chain.bucket, "run", {20}, keep=1)
     assert garbage.objects and garbage.newest == LONGEST
     assert garbage.size == sum(item.size for item in garbage.objects)
     assert chain.bucket.objects("") == before
@@ -93,7 +92,7 @@ def test_finding_garbage_deletes_nothing(chain: Any) -> None:
 
 def test_what_users_are_served_from_stays_reachable(chain: Any) -> None:
     promote(chain.bucket, 6)
-    assert find_garbage(chain.bucket, "run", {20}, keep=1, grace_s=0).serving == 6
+    assert find_garbage(chain.bucket, "run", {20}, keep=1).serving == 6
     collect(chain, {20})
     for held in (0, 3):
         assert arrives(chain, held, 6)
@@ -117,14 +116,68 @@ def test_a_pool_that_is_late_keeps_every_way_from_where_it_is(chain: Any) -> Non
         follower.commit(follower.stage(version))
 
 
-def test_young_objects_stay(chain: Any) -> None:
-    garbage = find_garbage(chain.bucket, "run", {20}, keep=1, grace_s=3600)
-    assert garbage.objects == (), "all were written a moment ago"
-    (old, *_) = find_garbage(chain.bucket, "run", {20}, keep=1, grace_s=0).objects
-    path = chain.folder / old.key
-    os.utime(path, (old.modified - 4000, old.modified - 4000))
-    garbage = find_garbage(chain.bucket, "run", {20}, keep=1, grace_s=3600)
-    assert [item.key for item in garbage.objects] == [old.key]
+class Clock:
+    """A monotonic one, by hand."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make_ancient(chain: Any) -> None:
+    """As after a jump of the store's clock: whatever was written is a day old."""
+    for item in chain.bucket.objects("frames/"):
+        os.utime(chain.folder / item.key, (item.modified - 86400, item.modified - 86400))
+
+
+def test_a_jump_of_the_stores_clock_takes_an_upload_whose_manifest_is_still_to_come(
+    chain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    collector = Collector(chain.bucket, "run", keep=1, grace_s=3600, clock=clock)
+    frames = {item.key for item in chain.bucket.objects("frames/")}
+    put = chain.bucket.put_new
+
+    def collect_first(key: str, data: bytes) -> None:
+        if key.startswith("manifests/"):  # all frames are there, and nothing names them
+            make_ancient(chain)
+            monkeypatch.setattr("time.time", lambda: 4e9)
+            for seconds in (0, 1800, 1799):
+                clock.now += seconds
+                assert collector.collect({20}).objects == ()
+        put(key, data)
+
+    monkeypatch.setattr(chain.bucket, "put_new", collect_first)
+    chain.publisher.announce(chain.upload_next())
+    assert arrives(chain, 20, 21)
+    clock.now += 1
+    deleted = {item.key for item in collector.collect({20}).objects}
+    assert deleted & frames, "what was garbage all the time goes"
+    assert arrives(chain, 20, 21)
+
+
+def test_what_was_needed_between_two_collections_goes_with_the_second(chain: Any) -> None:
+    clock = Clock()
+    collector = Collector(chain.bucket, "run", keep=1, grace_s=100, clock=clock)
+    collector.collect({20})
+    clock.now += 60
+    collector.collect({5, 20})  # a pool is back, and needs what comes after version 5
+    clock.now += 60
+    collector.collect({20})
+    assert arrives(chain, 5, 6), "it was needed 60 s ago"
+    clock.now += 100
+    collector.collect({20})
+    with pytest.raises(RefusedWeights):
+        arrives(chain, 5, 6)
+
+
+def test_a_collector_that_starts_again_believes_the_one_before(chain: Any) -> None:
+    clock = Clock()
+    for _ in range(3):
+        fresh = Collector(chain.bucket, "run", keep=1, grace_s=100, clock=clock)
+        assert fresh.collect({20}).objects == ()
+        clock.now += 1000
 
 
 def test_frames_that_no_version_names_go(chain: Any) -> None:
@@ -160,7 +213,7 @@ def test_a_damaged_shortcut_is_garbage_and_not_relied_on(chain: Any) -> None:
 def test_with_a_damaged_manifest_nothing_is_collected(chain: Any) -> None:
     (chain.folder / chain.versions[5].manifest).write_bytes(b"x")
     with pytest.raises(RefusedWeights, match="a manifest is damaged"):
-        find_garbage(chain.bucket, "run", {20}, keep=1, grace_s=0)
+        find_garbage(chain.bucket, "run", {20}, keep=1)
 
 
 def test_an_empty_bucket_has_no_garbage(bucket: Bucket) -> None:

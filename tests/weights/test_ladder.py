@@ -67,6 +67,25 @@ def test_a_ladder_that_starts_again_finds_its_rung_in_the_bucket(
     assert again.close(WAIT_S).published == 0, "they are there"
 
 
+def test_a_trainer_without_whole_tensors_publishes_no_shortcuts(
+    new_chain: Callable[..., Any],
+) -> None:
+    chain = new_chain(10)
+    for version in range(11):
+        chain.states[version] = chain.states[0] if version == 0 else None
+    ladder = ladder_of(chain)
+    climb(chain, ladder, *range(11))
+    assert ends(chain) == EXPECTED
+    status = ladder.close(WAIT_S)
+    assert (status.published, status.skipped, status.failed) == (len(EXPECTED), 0, 0)
+    for key in chain.bucket.list("shortcuts/"):
+        shortcut = read_shortcut(chain.bucket, key, run_id="run")
+        assert shortcut.from_state_id == chain.versions[shortcut.from_version].state_id
+    again = ladder_of(chain)
+    climb(chain, again, 10, 8)
+    assert again.close(WAIT_S).published == 0, "it starts again, and goes back to a rung"
+
+
 def test_a_version_that_was_trained_otherwise_is_a_rung(new_chain: Callable[..., Any]) -> None:
     chain = new_chain(6)
     chain.versions[1] = chain.versions[1].model_copy(update={"stage": "midtrain"})

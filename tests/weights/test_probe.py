@@ -12,7 +12,7 @@ from tradewind.types import RefusedWeights
 from tradewind.weights.chain import read_manifest, read_pointer
 from tradewind.weights.follow import Follower
 from tradewind.weights.manifest import Manifest
-from tradewind.weights.probe import LENGTH, SEQUENCES, Probe, draw_ids
+from tradewind.weights.probe import DRAWS, LENGTH, TEXT_LENGTH, Probe, draw_ids
 from tradewind.weights.publish import Publisher
 from tradewind.weights.tensors import Array
 
@@ -24,14 +24,17 @@ def test_probes_differ_between_two_starts_of_a_run() -> None:
     assert draw_ids(300, "desk") != draw_ids(300, "other")
 
 
-@pytest.mark.parametrize("texts", [0, 1, 9])
-def test_probes_lose_their_draws_to_texts_or_are_longer_than_they_may_be(texts: int) -> None:
-    documents = [[n] * 100 for n in range(1, texts + 1)]
-    probes = draw_ids(300, "desk", [[7], *documents, *documents])
-    told = [ids for ids in probes if len(set(ids)) == 1]
-    assert told == [(n,) * LENGTH for n in range(1, min(texts, SEQUENCES - 1) + 1)]
-    assert len(probes) == SEQUENCES and all(2 <= len(ids) <= LENGTH for ids in probes)
-    assert all(0 <= i < 300 for ids in probes for i in ids)
+def test_probes_lose_their_draws_to_a_text_or_are_longer_than_they_may_be() -> None:
+    drawn = draw_ids(300, "desk")
+    assert [len(ids) for ids in drawn] == [LENGTH] * DRAWS
+    told, one = draw_ids(300, "desk", [*range(100)])
+    assert told == tuple(range(TEXT_LENGTH)) and one == drawn[0]
+    assert all(0 <= i < 300 for ids in (told, *drawn) for i in ids)
+
+
+@pytest.mark.parametrize("text", [[], [7], [7, 300]])
+def test_a_text_that_the_model_cannot_read_is_probed_with(text: list[int]) -> None:
+    assert draw_ids(300, "desk", text) == draw_ids(300, "desk")
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class Source:
     """What `Relayed` is over HTTP, without HTTP."""
 
     def __init__(self, world: World) -> None:
-        self.url, self.trouble = "relay", None
+        self.url, self.trouble, self.asks_next = "relay", None, False
         self._world = world
         self.get, self.list = world.upstream.get, world.upstream.list
 

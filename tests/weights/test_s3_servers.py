@@ -15,7 +15,7 @@ import pytest
 
 from tradewind.types import Conflict, RefusedWeights, UserError
 from tradewind.weights.bucket import Bucket, NotInBucket
-from tradewind.weights.collect import delete_garbage, find_garbage
+from tradewind.weights.collect import Collector
 from tradewind.weights.digest import state_id
 from tradewind.weights.follow import Follower
 from tradewind.weights.ladder import Ladder
@@ -138,9 +138,7 @@ def test_two_trainers_at_motos_s3_cannot_fork_a_history(
 def test_promotion_and_collection_work_at_motos_s3(moto: Bucket, moto_run: Run) -> None:
     assert promote(moto, 4) == 0
     assert serving_version(moto) == 4
-    garbage = find_garbage(moto, "run", [LENGTH], keep=1, grace_s=-1.0)
-    assert garbage.objects
-    delete_garbage(moto, garbage)
+    assert Collector(moto, "run", keep=1, grace_s=0).collect([LENGTH]).objects
     staged = moto_run.follower(moto, 0).stage(LENGTH)
     assert staged.state_id == moto_run.versions[LENGTH].state_id
     follower = moto_run.follower(moto, 0)

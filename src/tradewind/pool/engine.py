@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tradewind.types import GenerateChunk, GenerateRequest, Record
+from tradewind.types import GenerateChunk, GenerateRequest, Record, RefusedWeights
 from tradewind.weights.digest import Leaf
 
 OnChunk = Callable[[GenerateChunk], None]
@@ -47,6 +47,12 @@ class Served:
     proof: ByteProof
 
 
+class PutBack(RefusedWeights):
+    """A swap failed after it had begun. The engine has its old weights again, unproven, and decodes
+    nothing before the next swap.
+    """
+
+
 def user_share(total: int) -> int:
     """What is kept free for users beyond a limit of `total` (promise U1)."""
     return max(1, total // 8)
@@ -71,6 +77,8 @@ class EngineLoad(Record):
     """Of the arithmetic, for example `bfloat16`; the served weights are those of `served()`."""
     version: int
     """Weight version by which the next token will be decoded."""
+    held: int = 0
+    """Tokens that were sampled and leave when their version is proven; see `gate.py`."""
     error: str | None = None
     """Why the engine is dead; None while it lives. A dead engine never comes back."""
 
@@ -95,8 +103,9 @@ class Engine(Protocol):
         `afresh`: `changed` holds all tensors, and what the engine holds is in doubt, so none of it
         may be built upon.
         Blocks until `version` is active. Returns the seconds for which decoding stood still.
-        Raises `UserError` (nothing applied) for an unknown name, another shape or another dtype,
-        and `Stalled` if the engine is dead or does not answer.
+        From its first step on, what `version` samples carries its number. Raises `UserError`
+        (nothing applied) for an unknown name, another shape or another dtype, `PutBack` after a
+        failure, and `Stalled` if the engine is dead or does not answer.
         """
 
     def served(self) -> Served:

@@ -1,8 +1,10 @@
 """The pool process.
 
-    bucket ──► receiver thread ── swap ──► engine thread ──► chunks ──┐
-                   │                          ▲                       ▼
-                   ▼                          └──── submit ───── HTTP server ◄──► gateway
+    bucket ──► receiver thread ── swap, proof ──► gate ◄──► engine thread
+                   │                               ▲ │ proven chunks
+                   │                        submit │ ▼
+                   │                           HTTP server ◄──► gateway
+                   ▼
                status ──► reporter thread ──► controller
 
     consumes   weight versions from the bucket; GenerateRequest from the gateway
@@ -33,6 +35,7 @@ import uvicorn
 
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import Engine
+from tradewind.pool.gate import Gate
 from tradewind.pool.receiver import EngineLost, Receiver
 from tradewind.pool.reporter import Reporter, controller_client
 from tradewind.pool.server import PoolServer
@@ -63,14 +66,12 @@ def serve(
     key, bucket, folder = _essentials(config, workspace)
     base_state_id = state_id(read_folder(folder))
     with _listen(config.host, config.port) as listener:
-        engine = (open_engine or ENGINES[config.engine])(config, folder)
+        gate = Gate((open_engine or ENGINES[config.engine])(config, folder))
         port = listener.getsockname()[1]
         url = config.url or f"http://{_host_of(config.host)}:{port}"
         status = PoolStatus(config.name, url, base_state_id)
-        receiver = Receiver(
-            engine, bucket, status, config, lambda: State.of(0, read_folder(folder))
-        )
-        _serve_with(engine, receiver, status, config, key, listener)
+        receiver = Receiver(gate, bucket, status, config, lambda: State.of(0, read_folder(folder)))
+        _serve_with(gate, receiver, status, config, key, listener)
 
 
 def open_embedded(config: PoolConfig, folder: Path) -> Engine:
@@ -113,7 +114,7 @@ ENGINES = {"embedded": open_embedded, "vllm": open_vllm}
 class Server(uvicorn.Server):
     """Ends the engine before it waits for open streams, so that they end too."""
 
-    def __init__(self, routes: PoolServer, engine: Engine) -> None:
+    def __init__(self, routes: PoolServer, engine: Gate) -> None:
         super().__init__(
             uvicorn.Config(
                 routes.app(),
@@ -160,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _serve_with(
-    engine: Engine,
+    engine: Gate,
     receiver: Receiver,
     status: PoolStatus,
     config: PoolConfig,

@@ -5,11 +5,11 @@
                  ├── refused before the swap: the old version goes on, retry later
                  ├── no proof: the old version is put back and proven, quarantine, retry later
                  └── no proof for two versions in a row: rebuild mirror and engine from the base
-    go_to    an older or newer version, out of the undo log or through the bucket; proven like any
+    pinned   an older or newer version, out of the undo log or through the bucket; proven like any
 
 The proof (`proof.py`) is taken from the engine: the digests of the tensors that it serves must give
 the state id, and its logprobs of the version's probes must be the trainer's. Between swap and proof
-the engine decodes already, and what it samples there carries the new version's number.
+the engine decodes already, and what it samples there stays in the gate (`gate.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tradewind.pool.config import PoolConfig
-from tradewind.pool.engine import Bits, Engine
+from tradewind.pool.engine import Bits, PutBack
 from tradewind.pool.failures import Failures
+from tradewind.pool.gate import Gate
 from tradewind.pool.proof import FailedProof, Proof, Prover
 from tradewind.pool.status import PoolStatus
 from tradewind.types import (
@@ -56,7 +57,7 @@ class Receiver:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Gate,
         bucket: Source,
         status: PoolStatus,
         config: PoolConfig,
@@ -96,13 +97,6 @@ class Receiver:
         if self._config.mirror is not None:
             self._follower.host = HostMirror(self._config.mirror, manifest.run_id)
         self._engine.start()
-
-    def go_to(self, version: int | None) -> None:
-        """From the next look on the pool goes to `version` and stays there; None: to the newest.
-
-        Any thread may call it. A version that the undo log holds needs no network.
-        """
-        self._status.pins(version)
 
     def follow(self) -> None:
         """One look at the bucket: activates the newest version, or says why it does not."""
@@ -174,7 +168,8 @@ class Receiver:
             staged = self._stage(version, follower)
             pause_s, proof = self._swap(staged, follower)
             follower.commit(staged)
-        self._attest(follower.state, staged, pause_s, proof)
+        held_s = self._engine.opened()
+        self._attest(follower.state, staged, pause_s, held_s, proof)
 
     def _stage(self, version: int, follower: Follower) -> Staged:
         """Out of the undo log; else through the bucket, from the mirror or, backwards, the base."""
@@ -192,7 +187,9 @@ class Receiver:
         assert self._base_manifest is not None, "nothing is staged before boot"
         return replace(self._read_base(), probes=self._base_manifest.probes)
 
-    def _attest(self, state: State, staged: Staged | None, pause_s: float, proof: Proof) -> None:
+    def _attest(
+        self, state: State, staged: Staged | None, pause_s: float, held_s: float, proof: Proof
+    ) -> None:
         attestation = Attestation(
             pool=self._status.pool,
             version=state.version,
@@ -204,35 +201,40 @@ class Receiver:
             probe_mean=proof.mean,
             probe_max=proof.largest,
         )
-        self._status.serves(attestation, str(proof), self._prover.fingerprint)
+        fingerprint, proof_ms = self._prover.fingerprint, 1000 * held_s
+        self._status.serves(attestation, str(proof), fingerprint, proof_ms)
         log.info(
-            "version %d serves: %s, %d bytes staged in %.2f s, paused %.1f ms, proven by %s",
+            "version %d serves: %s, %d bytes staged in %.2f s, paused %.1f ms, proven %.0f ms "
+            "after the swap began by %s",
             state.version,
             state.state_id[:15],
             attestation.bytes_fetched,
             attestation.stage_s,
             attestation.pause_ms,
+            proof_ms,
             proof,
         )
 
     def _swap(self, staged: Staged, follower: Follower) -> tuple[float, Proof]:
         """Seconds for which decoding stood still, and the proof. Raises RefusedWeights with the old
-        version back in the engine.
+        version in the engine, proven.
         """
-        pause_s = self._give(staged.changed, staged.version)
         try:
+            pause_s = self._give(staged.changed, staged.version)
             return pause_s, self._prover.prove(staged.state)
-        except FailedProof as failed:
+        except (FailedProof, PutBack) as failed:
+            self._engine.withdrawn(f"version {staged.version} was taken back: {failed}")
             old = {name: staged.parent.tensors[name] for name in staged.changed}
             try:
                 self._give(old, staged.parent.version)
                 self._prover.prove(staged.parent)
             except RefusedWeights as error:
                 self._rescue(follower, f"{failed} The old version could not be put back: {error}")
+            self._engine.opened()
             raise
 
     def _give(self, tensors: Bits, version: int, afresh: bool = False) -> float:
-        """`Engine.swap`; what the engine cannot take is refused."""
+        """`Engine.swap`; what the engine cannot take is refused, and the gate is as before."""
         try:
             return self._engine.swap(tensors, version, afresh)
         except RefusedWeights:
@@ -289,6 +291,7 @@ class Receiver:
             self._prover.prove(staged.state)
         except RefusedWeights as error:
             raise EngineLost(f"an engine rebuilt from the base fails its proof: {error}") from error
+        self._engine.opened()
         follower.reseed(staged)
         self._failures.healed()
         self._status.rebuilt()

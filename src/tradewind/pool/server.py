@@ -1,10 +1,12 @@
 """The pool's HTTP routes: tokens in, tokens out.
 
-    POST /v1/generate       GenerateRequest -> GenerateChunk lines (NDJSON)     Bearer pool key
-    POST /v1/cancel/{id}    204; the stream ends with a `cancelled` chunk       Bearer pool key
-    GET  /v1/health         PoolReport                                          open
+    POST /v1/generate        GenerateRequest -> GenerateChunk lines (NDJSON)    Bearer pool key
+    POST /v1/cancel/{id}     204; the stream ends with a `cancelled` chunk      Bearer pool key
+    POST /v1/weights/go-to   GoTo -> PoolReport; the pool goes there at once    Bearer pool key
+    GET  /v1/health          PoolReport                                         open
 
-A client that goes away cancels its request in the engine.
+Tokens leave by the gate: those of a version that is not proven yet wait in it. A client that goes
+away cancels its request in the engine.
 """
 
 from __future__ import annotations
@@ -20,18 +22,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tradewind.pool.engine import Engine
+from tradewind.pool.gate import Gate
 from tradewind.pool.status import PoolStatus
-from tradewind.types import FinishReason, GenerateChunk, GenerateRequest, PoolState
+from tradewind.types import FinishReason, GenerateChunk, GenerateRequest, GoTo, PoolState
 
 MAX_BODY = 16 * 2**20
 """Bytes of a request: two million prompt ids."""
+UNKNOWN_KEY = "this pool does not know the key. Fix: send its pool key"
 
 
 class PoolServer:
-    """The routes, over one engine."""
+    """The routes, over one engine behind its gate."""
 
-    def __init__(self, engine: Engine, status: PoolStatus, key: str) -> None:
+    def __init__(self, engine: Gate, status: PoolStatus, key: str) -> None:
         self._engine, self._status = engine, status
         self._expected = f"Bearer {key}".encode()
         self.stopping = False
@@ -43,6 +46,7 @@ class PoolServer:
             routes=[
                 Route("/v1/generate", self.generate, methods=["POST"]),
                 Route("/v1/cancel/{request_id}", self.cancel, methods=["POST"]),
+                Route("/v1/weights/go-to", self.go_to, methods=["POST"]),
                 Route("/v1/health", self.health, methods=["GET"]),
             ]
         )
@@ -50,7 +54,7 @@ class PoolServer:
     async def generate(self, request: Request) -> Response:
         """Streams the chunks of one request."""
         if not self._allowed(request):
-            return _error(401, "this pool does not know the key. Fix: send its pool key")
+            return _error(401, UNKNOWN_KEY)
         if self.stopping or self._status.state is PoolState.STARTING:
             return _error(503, "this pool does not serve yet, or any more")
         try:
@@ -67,12 +71,28 @@ class PoolServer:
     async def cancel(self, request: Request) -> Response:
         """Ends a request; one that is not there has ended already."""
         if not self._allowed(request):
-            return _error(401, "this pool does not know the key. Fix: send its pool key")
+            return _error(401, UNKNOWN_KEY)
         self._engine.cancel(request.path_params["request_id"])
         return Response(status_code=204)
 
+    async def go_to(self, request: Request) -> Response:
+        """Pins the pool to a version, or lets it follow again; the report says when it is there."""
+        if not self._allowed(request):
+            return _error(401, UNKNOWN_KEY)
+        try:
+            wanted = GoTo.model_validate_json(await _body(request))
+        except (ValidationError, OverflowError):
+            return _error(422, 'not a version. Fix: send {"version": 7}, or null for the newest')
+        except ClientDisconnect:
+            return Response(status_code=400)
+        self._status.pins(wanted.version)
+        return self._report()
+
     async def health(self, _: Request) -> Response:
         """The report of this moment."""
+        return self._report()
+
+    def _report(self) -> Response:
         report = self._status.report(self._engine.load())
         return Response(report.model_dump_json(), media_type="application/json")
 

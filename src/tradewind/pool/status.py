@@ -31,6 +31,7 @@ class PoolStatus:
         self._troubles: dict[str, str] = {}
         self._attestations: dict[int, Attestation] = {}
         self._proof: str | None = None
+        self._proof_ms: float | None = None
         self._fingerprint: Fingerprint | None = None
         self._quarantined: dict[int, Quarantine] = {}
         self._pinned: int | None = None
@@ -58,14 +59,18 @@ class PoolStatus:
             self._detail = detail
 
     def serves(
-        self, attestation: Attestation, proof: str, fingerprint: Fingerprint | None = None
+        self,
+        attestation: Attestation,
+        proof: str,
+        fingerprint: Fingerprint | None = None,
+        proof_ms: float = 0.0,
     ) -> None:
         """A version is active and proven; it and those before it are in quarantine no longer."""
         with self._lock:
             self._state, self._detail = PoolState.SERVING, None
             self._version = attestation.version
             self._attestations[attestation.version] = attestation
-            self._proof, self._fingerprint = proof, fingerprint
+            self._proof, self._proof_ms, self._fingerprint = proof, proof_ms, fingerprint
             for version in [v for v in self._quarantined if v <= attestation.version]:
                 del self._quarantined[version]
         self.news.set()
@@ -103,7 +108,9 @@ class PoolStatus:
         self.news.set()
 
     def pins(self, version: int | None) -> None:
-        """The pool was told to stay at `version`; None: to follow the newest."""
+        """From the receiver's next look on the pool goes to `version` and stays there; None: to the
+        newest. A version that the undo log holds needs no network.
+        """
         with self._lock:
             self._pinned = version
         self.news.set()
@@ -131,10 +138,10 @@ class PoolStatus:
 
     def report(self, load: EngineLoad) -> PoolReport:
         """The report of this moment."""
+        held = f"{load.held} tokens wait for the proof of a new version" if load.held else None
         with self._lock:
-            details = [
-                text for text in (self._detail, *self._troubles.values(), load.error) if text
-            ]
+            said = (self._detail, *self._troubles.values(), held, load.error)
+            details = [text for text in said if text]
             return PoolReport(
                 pool=self._pool,
                 url=self._url,
@@ -148,6 +155,7 @@ class PoolStatus:
                 tokens_per_s=load.tokens_per_s,
                 dtype=load.dtype,
                 proof=self._proof,
+                proof_ms=self._proof_ms,
                 fingerprint=self._fingerprint,
                 quarantined=tuple(self._quarantined.values()),
                 pinned=self._pinned,

@@ -72,6 +72,7 @@ class Upstream:
         self.traffic = Traffic()
         self.trouble: str | None = None
         """Why the last request to the bucket failed."""
+        self.asks_next = True
 
     @property
     def url(self) -> str:

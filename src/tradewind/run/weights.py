@@ -1,8 +1,11 @@
-"""`tradewind weights`: look at a bucket of versions, promote one, delete what nobody needs."""
+"""`tradewind weights`: look at a bucket of versions, promote one, send a pool to one, delete what
+nobody needs.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +13,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tradewind.run.goto import go_to
 from tradewind.types import UserError
 from tradewind.weights import pointer
 from tradewind.weights.bucket import Bucket, NotInBucket
 from tradewind.weights.chain import read_base
-from tradewind.weights.collect import GRACE_S, KEEP, delete_garbage, find_garbage
+from tradewind.weights.collect import GRACE_S, KEEP, Collector, Garbage, find_garbage
 from tradewind.weights.manifest import pointer_key
 from tradewind.weights.publish import Publisher
 from tradewind.weights.serving import promote as promote_version
@@ -22,7 +26,7 @@ from tradewind.weights.serving import serving_version
 from tradewind.weights.signing import VARIABLE, Signer, new_key
 
 app = typer.Typer(
-    help="Look at the weight versions in a bucket, promote one, delete what nobody needs.",
+    help="Look at weight versions, promote one, send a pool to one, delete what nobody needs.",
     no_args_is_help=True,
 )
 
@@ -75,18 +79,43 @@ def collect(
         typer.Option("--live", metavar="VERSION", help="Version of a pool at work; repeat."),
     ] = None,
     keep: Annotated[int, typer.Option(help="Newest versions that stay reachable.")] = KEEP,
-    grace: Annotated[float, typer.Option(help="Age below which nothing goes, in s.")] = GRACE_S,
+    grace: Annotated[
+        float, typer.Option(help="Deleted is what is still garbage after so many s.")
+    ] = GRACE_S,
     delete: Annotated[bool, typer.Option("--delete", help="Delete; otherwise only say.")] = False,
 ) -> None:
-    """Find the objects that no pool can need any more, and delete them with --delete."""
+    """Find the objects that no pool can need any more; with --delete, look again after the grace
+    and delete those that nobody needs then. If nobody writes to the bucket, --grace 0 is safe.
+    """
     store = Bucket.open(bucket)
-    garbage = find_garbage(store, _run_id(store), live or (), keep=keep, grace_s=grace)
-    said = f"{len(garbage.objects)} objects, {garbage.size / 1e6:.3f} MB"
-    if delete:
-        delete_garbage(store, garbage)
-        print(f"deleted {said}")
-    else:
+    run_id, held = _run_id(store), live or ()
+    said = _said(find_garbage(store, run_id, held, keep=keep))
+    if not delete:
         print(f"nobody needs {said}; add --delete to delete them")
+        return
+    collector = Collector(store, run_id, keep=keep, grace_s=grace)
+    deleted = collector.collect(held)
+    if grace > 0:
+        print(f"nobody needs {said}; what nobody needs in {grace:g} s either is deleted then")
+        time.sleep(grace)
+        deleted = collector.collect(held)
+    print(f"deleted {_said(deleted)}")
+
+
+@app.command("go-to")
+def send(
+    pool: Annotated[str, typer.Argument(metavar="URL", help="Of a running pool.")],
+    version: Annotated[str, typer.Argument(help="A number, back or forward; or `newest`.")],
+    wait: Annotated[float, typer.Option(help="How long to wait for it to serve, in s.")] = 120.0,
+) -> None:
+    """Send a running pool back to a version, or forward: no restart, and proven as any other. It
+    stays there until it is sent to `newest`, or started again. Needs TRADEWIND_POOL_KEY.
+    """
+    if version != "newest" and not version.isdecimal():
+        raise UserError("not a version", value=version, fix="give a number, or newest")
+    report = go_to(pool, None if version == "newest" else int(version), wait)
+    stays = "stays there" if report.pinned is not None else "follows the newest"
+    print(f"pool {report.pool} serves version {report.version} and {stays}")
 
 
 @app.command()
@@ -95,6 +124,10 @@ def keygen() -> None:
     secret = new_key()
     print(f"{VARIABLE}={secret}")
     print(f'trust = ["{Signer(secret).public}"]')
+
+
+def _said(garbage: Garbage) -> str:
+    return f"{len(garbage.objects)} objects, {garbage.size / 1e6:.3f} MB"
 
 
 def _run_id(bucket: Bucket) -> str:

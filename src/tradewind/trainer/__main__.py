@@ -19,6 +19,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.trainer.config import MidtrainConfig, TrainerConfig
 from tradewind.trainer.loop import train
 from tradewind.trainer.midtrain import midtrain
+from tradewind.trainer.ranks import Ranks
 from tradewind.trainer.run import Run
 from tradewind.types import TradewindError, UserError
 
@@ -49,6 +50,7 @@ def _run(options: argparse.Namespace) -> None:
             train(TrainerConfig(**values), run)
         else:
             midtrain(MidtrainConfig(**values), run, options.corpus)
+        Ranks.leave()
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(

@@ -8,12 +8,12 @@ for late pools come after that, in the background (see `weights/ladder.py`).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import UserError, WeightVersion
 from tradewind.weights.bucket import Bucket
-from tradewind.weights.collect import delete_garbage, find_garbage
+from tradewind.weights.collect import Collector
 from tradewind.weights.digest import Leaf, root
 from tradewind.weights.follow import Follower
 from tradewind.weights.ladder import Ladder, LadderStatus
@@ -34,12 +34,19 @@ TIED_HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 class Lineage:
     """One run's weight versions. `version` is the newest committed one, `leaves` are its tensors'.
 
-    `span` is the number of versions between two rungs of the ladder; 0: no shortcuts. Raises
-    UserError if `base` is not all bf16, or not the one with which the run began.
+    `span` is the number of versions between two rungs of the ladder; 0: no shortcuts. `probe_text`
+    gives the ids of a text to probe with. Raises UserError if `base` is not all bf16, or not the
+    one with which the run began.
     """
 
     def __init__(
-        self, ledger: Ledger, bucket: Bucket, run_id: str, base: TensorSet, span: int = 0
+        self,
+        ledger: Ledger,
+        bucket: Bucket,
+        run_id: str,
+        base: TensorSet,
+        span: int = 0,
+        probe_text: Callable[[], Sequence[int]] = tuple,
     ) -> None:
         odd = sorted(name for name in base if base.tag(name) != "BF16")
         if odd:
@@ -48,6 +55,8 @@ class Lineage:
             )
         self._ledger, self._bucket, self._run_id, self._base = ledger, bucket, run_id, base
         self._publisher = Publisher(bucket, run_id, signer=Signer.from_environment())
+        self._collector = Collector(bucket, run_id)
+        self._probe_text = probe_text
         if not ledger.versions():
             ledger.commit_version(self._publisher.publish(0, None, {}, base, "base"))
         first = State.of(0, base)
@@ -76,19 +85,18 @@ class Lineage:
         follower = Follower(self._bucket, self._base, run_id=self._run_id)
         return follower.stage(version.version).state.tensors
 
-    def probe_ids(self, vocabulary: int, texts: Sequence[Sequence[int]] = ()) -> tuple[Ids, ...]:
-        """The id sequences by which this run's versions are probed: the same in every version.
-
-        Whoever asks first decides: openings of `texts` if it has some, and draws of the run's seed.
-        """
+    def probe_ids(self, vocabulary: int) -> tuple[Ids, ...]:
+        """The id sequences by which this run's versions are probed: the same in every version."""
         known = self._ledger.meta(PROBE_IDS)
         if known is None:
-            known = draw_ids(vocabulary, self._run_id, texts)
+            known = draw_ids(vocabulary, self._run_id, self._probe_text())
             self._ledger.set_meta(PROBE_IDS, known)
         return tuple(tuple(ids) for ids in known)
 
     def resume(self, leaves: Mapping[str, Leaf], tensors: TensorSet | None) -> None:
-        """The trainer holds `version`; shortcuts to it may have been lost."""
+        """The trainer holds `version`, and its tensors if it is one rank; shortcuts to it may have
+        been lost.
+        """
         assert root(leaves) == self.version.state_id, "the weights in memory are the newest version"
         self.leaves = leaves
         self._offer(tensors)
@@ -122,26 +130,25 @@ class Lineage:
     ) -> None:
         """Let pools see a committed version; it is the parent from now on.
 
-        Without its tensors, which a rank of several does not hold, it gets no shortcuts.
+        Without its tensors, which a rank of several does not hold, the ladder fetches them.
         """
         self._publisher.announce(version)
         self.version, self.leaves = version, leaves
         self._offer(tensors)
 
     def _offer(self, tensors: TensorSet | None) -> None:
-        if self._ladder is not None and tensors is not None:
+        if self._ladder is not None:
             self._ladder.offer(self.version, tensors)
 
     def collect(self) -> int:
-        """Delete what no pool needs any more; the bytes that are free now.
+        """Delete what no pool has needed for a while; the bytes that are free now.
 
         Raises:
             RefusedWeights: something in the bucket is damaged; nothing is deleted then.
         """
         reports = self._ledger.pools(since=time.time() - LIVE_S)
         live = [report.version for report in reports]
-        garbage = find_garbage(self._bucket, self._run_id, live)
-        return delete_garbage(self._bucket, garbage)
+        return self._collector.collect(live).size
 
     def close(self, deadline_s: float) -> LadderStatus:
         """Let the shortcuts that are due be published, for at most `deadline_s` seconds."""

@@ -69,7 +69,7 @@ def midtrain(config: MidtrainConfig, run: Run, corpus_file: Path) -> None:
             course.step(number, batch)
             course.save(number + 1)
         new = learner.weights()
-        probes = crew.probe(lineage.probe_ids(crew.vocabulary, corpus.train))
+        probes = crew.probe(lineage.probe_ids(crew.vocabulary))
         version = lineage.publish(new, STAGE, config.steps, probes)
         ledger.commit_version(version)
         tensors = lineage.named(new)

@@ -35,6 +35,14 @@ class Ranks:
             dist.init_process_group("nccl" if cuda else "gloo")
         return cls(int(os.environ.get("RANK", "0")), world, device)
 
+    @staticmethod
+    def leave() -> None:
+        """The last thing that a process of several does: one that ends with gloo's threads at work
+        may be aborted, and torchrun then calls a run that is complete a failure.
+        """
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
     def beside(self) -> Ranks:
         """The same ranks with lines of their own, for a thread beside the steps; on all ranks."""
         if self.world == 1:

@@ -7,12 +7,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from tradewind.ledger.ledger import Ledger
 from tradewind.trainer.config import OptimiserConfig
 from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.pulse import Pulse
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
+from tradewind.weights.probe import TEXT
 
 SHORTCUTS_S = 60.0
 """Longest wait at the end of a stage for shortcuts that are being published, in seconds."""
@@ -38,6 +41,13 @@ class Run:
         """The trainer's own."""
         return self.workspace / "checkpoints"
 
+    def probe_text(self) -> list[int]:
+        """Ids of `weights.probe.TEXT` by the model's tokenizer; none without one."""
+        file = self.model / "tokenizer.json"
+        if not file.exists():
+            return []
+        return list(Tokenizer.from_file(str(file)).encode(TEXT, add_special_tokens=False).ids)
+
     def open_bucket(self) -> Bucket:
         """Raises UserError if there is none."""
         return Bucket.open(self.bucket_url or (self.workspace / "bucket").resolve().as_uri())
@@ -58,7 +68,8 @@ def open_run(run: Run, config: OptimiserConfig) -> Iterator[tuple[Ledger, Lineag
         pulse.doing("open the model")
         bucket = run.open_bucket()
         base = read_folder(run.model)
-        lineage = Lineage(ledger, bucket, run.run_id, base, config.shortcut_span)
+        span = config.shortcut_span
+        lineage = Lineage(ledger, bucket, run.run_id, base, span, run.probe_text)
         try:
             yield ledger, lineage, pulse
             pulse.doing("publish shortcuts")

@@ -25,6 +25,7 @@ from tradewind.types.turn import Completion, FinishReason, Turn, TurnState, Vers
 from tradewind.types.weights import (
     Attestation,
     Fingerprint,
+    GoTo,
     PoolReport,
     PoolState,
     Quarantine,
@@ -42,6 +43,7 @@ __all__ = [
     "FinishReason",
     "GenerateChunk",
     "GenerateRequest",
+    "GoTo",
     "GradedRollout",
     "Group",
     "GroupId",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from tradewind.types.record import Record
 
@@ -83,6 +86,13 @@ class Quarantine(Record):
     """Unix seconds of the last try."""
 
 
+class GoTo(Record):
+    """`POST /v1/weights/go-to` of a pool. Example: `GoTo(version=7)`."""
+
+    version: Annotated[int, Field(ge=0, lt=10**8)] | None
+    """Where the pool goes and stays, back or forward; None: to the newest, as before."""
+
+
 class PoolReport(Record):
     """Sent by each pool to the controller about once a second; the gateway routes by it."""
 
@@ -101,6 +111,8 @@ class PoolReport(Record):
     dtype: str
     proof: str | None = None
     """How the active version was proven: by its state id alone, or by probes as well."""
+    proof_ms: float | None = None
+    """From the active version's swap to its proof: for so long its tokens were held back."""
     fingerprint: Fingerprint | None = None
     """None before the first version with probes."""
     quarantined: tuple[Quarantine, ...] = ()

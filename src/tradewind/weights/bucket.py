@@ -72,6 +72,10 @@ class Source(Objects, Protocol):
     def trouble(self) -> str | None:
         """What keeps it from its usual way while it goes another one."""
 
+    @property
+    def asks_next(self) -> bool:
+        """Whether to ask for an object that may not be there is as cheap as to list."""
+
     def shortcut(self, start: int, end: int) -> str | None:
         """Name of a shortcut made for exactly this way; None where none is made on demand."""
 
@@ -88,6 +92,7 @@ class Bucket:
     def __init__(self, url: str, store: ObjectStore) -> None:
         self.url = url
         self.trouble: str | None = None
+        self.asks_next = True
         self._store = store
         self._creates_once = False
 

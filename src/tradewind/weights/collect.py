@@ -8,8 +8,13 @@ Needed is, for a run whose newest version is L and whose users are served from S
 - every single after the version of a live pool, and every shortcut that starts there or later;
 - the cheapest way from the base and from each live pool to L, to S, and to each of the newest
   `keep` versions, which somebody may be fetching or a trainer may go back to;
-- the frames of manifests that are not announced yet: a trainer that starts again announces them;
-- whatever is younger than the grace period: an upload whose manifest is still to come.
+- the frames of manifests that are not announced yet: a trainer that starts again announces them.
+
+An upload whose manifest is still to come looks like garbage, too. So nothing is deleted that was
+not garbage in every collection of one process for a grace period, counted by that process's own
+monotonic clock: neither the store's clock nor this machine's can make an object old by a jump, and
+a process that starts again counts anew. Whoever needs longer than the grace from frame to manifest
+may lose the frame, and then pools refuse that version with a sentence.
 
 So a pool that nobody knows of, if it can read the base, reaches L as a fresh one does. One that
 cannot is refused with a sentence if the singles that it misses are gone.
@@ -18,8 +23,9 @@ cannot is refused with a sentence if the singles that it misses are gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from tradewind.types.errors import RefusedWeights
 from tradewind.weights.bucket import Bucket, Listed
@@ -35,12 +41,12 @@ KEEP = 32
 """Newest versions that stay reachable: more than there are between two rungs of the ladder, or
 between two checkpoints of a trainer."""
 GRACE_S = 3600.0
-"""Age below which nothing is deleted, in seconds."""
+"""For so many seconds garbage must have been garbage before it is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What a collection deletes: names in the order of deletion, shortcuts before frames."""
+    """What nobody needs: names in the order of deletion, shortcuts before frames."""
 
     objects: tuple[Listed, ...]
     newest: int
@@ -58,34 +64,58 @@ def find_garbage(
     live: Iterable[int],
     *,
     keep: int = KEEP,
-    grace_s: float = GRACE_S,
 ) -> Garbage:
-    """What may be deleted; deletes nothing. `live` are the versions that pools report.
+    """What nobody needs now; deletes nothing. `live` are the versions that pools report.
 
-    Ages are counted from the newest object of the bucket, by the store's own clock. Raises
-    RefusedWeights if a manifest or pointer is damaged: then it is not known what is needed.
+    Raises RefusedWeights if a manifest or pointer is damaged: then it is not known what is needed.
     """
     newest = newest_version(bucket)
     if newest is None:
         return Garbage((), 0, None)
     serving = serving_version(bucket)
     frames, records = bucket.objects("frames/"), bucket.objects(FOLDER)
-    rest = [*bucket.objects("latest/"), *bucket.objects("manifests/")]
     inventory = _Inventory.take(bucket, run_id, newest, records, {item.key for item in frames})
     goals = set(range(max(1, newest - keep + 1), newest + 1))
     goals |= {serving} if serving else set()
     needed = inventory.needed({version for version in live if version <= newest}, goals)
-    young = max(item.modified for item in (*frames, *records, *rest)) - grace_s
-    unused = [item for item in (*records, *frames) if item.key not in needed]
-    return Garbage(tuple(item for item in unused if item.modified <= young), newest, serving)
+    unused = tuple(item for item in (*records, *frames) if item.key not in needed)
+    return Garbage(unused, newest, serving)
 
 
-def delete_garbage(bucket: Bucket, garbage: Garbage) -> int:
-    """Deletes it; returns the bytes that are free now. Doing it again does no harm."""
-    for item in garbage.objects:
-        bucket.delete(item.key)
-    log.info("%d objects, %d bytes deleted", len(garbage.objects), garbage.size)
-    return garbage.size
+class Collector:
+    """Deletes the garbage of one run's bucket, in two collections at least. Used by one thread.
+
+    `clock` never jumps: seconds, from anywhere.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        run_id: str,
+        *,
+        keep: int = KEEP,
+        grace_s: float = GRACE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bucket, self._run_id = bucket, run_id
+        self._keep, self._grace_s, self._clock = keep, grace_s, clock
+        self._since: dict[str, float] = {}
+        """By name: since when it has been garbage."""
+
+    def collect(self, live: Iterable[int]) -> Garbage:
+        """Deletes what has been garbage for the grace period; returns that.
+
+        Raises RefusedWeights, and deletes nothing, if something in the bucket is damaged.
+        """
+        garbage = find_garbage(self._bucket, self._run_id, live, keep=self._keep)
+        now = self._clock()
+        self._since = {item.key: self._since.get(item.key, now) for item in garbage.objects}
+        due = tuple(i for i in garbage.objects if now - self._since[i.key] >= self._grace_s)
+        for item in due:
+            self._bucket.delete(item.key)
+        deleted = replace(garbage, objects=due)
+        log.info("%d objects, %d bytes deleted", len(due), deleted.size)
+        return deleted
 
 
 @dataclass(frozen=True)

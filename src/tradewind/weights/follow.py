@@ -16,8 +16,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tradewind.weights.announced import Announced
 from tradewind.weights.bucket import Source
-from tradewind.weights.chain import newest_version, read_manifest, read_pointer
+from tradewind.weights.chain import read_manifest, read_pointer
 from tradewind.weights.digest import leaves_of
 from tradewind.weights.hostmirror import HostMirror
 from tradewind.weights.shadow import refused
@@ -84,7 +85,7 @@ class Follower:
         self._threads = threads
         self.log = UndoLog()
         """Versions that `recall` reaches."""
-        self._announced: int | None = None
+        self._announced = Announced(bucket)
         self.base_state_id = base_state_id or self._state.state_id
         self.read_base: ReadBase | None = None
         """Reads the base checkpoint again: a late receiver can come from there, too."""
@@ -119,8 +120,7 @@ class Follower:
 
     def newest(self) -> int | None:
         """The highest announced version; None before the base is announced."""
-        self._announced = newest_version(self._bucket, known=self._announced)
-        return self._announced
+        return self._announced.newest()
 
     def stage(self, version: int) -> Staged:
         """Fetches, verifies and decodes `version`, which must be later than the mirror's.
@@ -145,6 +145,7 @@ class Follower:
             self.base_state_id,
             self.read_base,
             self._threads,
+            self._announced.pointer(version),
         )
         state = staging.reach(version)
         return Staged(

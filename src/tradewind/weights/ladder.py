@@ -6,8 +6,9 @@
     base ────────── anchor ──────────► rung ── cumulative ──► every version up to the next rung
                                        (every `span`th version, and the mid-trained one)
 
-So from the base any version is two objects away, and from a rung one. The thread never stops the
-trainer: what fails is logged and counted, and the chain goes on without it.
+So from the base any version is two objects away, and from a rung one. A trainer of several ranks
+has nowhere a whole tensor to offer: then the thread follows the bucket, as any pool does. It never
+stops the trainer: what fails is logged and counted, and the chain goes on without it.
 """
 
 from __future__ import annotations
@@ -74,20 +75,20 @@ class Ladder:
         self._bucket, self._run_id, self._base = bucket, run_id, base
         self._span, self._threads = span, threads
         self._rungs = {0, *rungs}
-        self._rung = base  # only the thread uses it
+        self._rung = self._followed = base  # only the thread uses them
         self._news = threading.Condition()
-        self._waiting: list[tuple[WeightVersion, TensorSet]] = []
+        self._waiting: list[tuple[WeightVersion, TensorSet | None]] = []
         self._busy = False
         self._closing = False
         self._status = LadderStatus()
         self._thread = threading.Thread(target=self._run, name="ladder", daemon=True)
         self._thread.start()
 
-    def offer(self, version: WeightVersion, tensors: Mapping[str, Array]) -> None:
+    def offer(self, version: WeightVersion, tensors: Mapping[str, Array] | None) -> None:
         """Publish the shortcuts to an announced version soon; returns at once.
 
-        The arrays must not change afterwards. Two versions can wait: the newest, and the newest
-        rung.
+        The arrays must not change afterwards; None: they are fetched from the bucket. Two versions
+        can wait: the newest, and the newest rung.
         """
         if version.version == 0:
             return
@@ -98,7 +99,8 @@ class Ladder:
             kept = rungs[-1:] if not self._is_rung(version.version) else []
             skipped = self._status.skipped + len(self._waiting) - len(kept)
             self._status = replace(self._status, skipped=skipped)
-            self._waiting = [*kept, (version, TensorSet.of(tensors))]
+            held = TensorSet.of(tensors) if tensors is not None else None
+            self._waiting = [*kept, (version, held)]
             self._news.notify_all()
 
     @property
@@ -148,7 +150,7 @@ class Ladder:
                 seconds = time.monotonic() - started
                 log.info("version %d: %d shortcuts in %.1f s", version.version, published, seconds)
 
-    def _next(self) -> tuple[WeightVersion, TensorSet] | None:
+    def _next(self) -> tuple[WeightVersion, TensorSet | None] | None:
         """The next version; None when closed and nothing waits. Only the trainer ends the wait."""
         with self._news:
             self._busy = False
@@ -158,7 +160,7 @@ class Ladder:
             self._busy = bool(self._waiting)
             return self._waiting.pop(0) if self._waiting else None
 
-    def _publish(self, version: WeightVersion, tensors: TensorSet) -> int:
+    def _publish(self, version: WeightVersion, tensors: TensorSet | None) -> int:
         """How many shortcuts to `version` were new."""
         number = version.version
         is_rung = self._is_rung(number)
@@ -168,7 +170,10 @@ class Ladder:
         starts = {start for start in starts if number - start >= LEAST}
         if not starts and not is_rung:
             return 0
-        state = State.of(number, tensors, threads=self._threads)
+        if tensors is None:
+            state = self._follow(number)
+        else:
+            state = State.of(number, tensors, threads=self._threads)
         assert state.state_id == version.state_id, f"not the tensors of version {number}"
         published = sum(self._lead(start, state) for start in sorted(starts))
         if is_rung:
@@ -190,11 +195,24 @@ class Ladder:
     def _state_of(self, rung: int) -> State:
         """From memory; after a restart, or if the rung was skipped, from the bucket."""
         if self._rung.version != rung:
-            follower = Follower(
-                self._bucket, self._base.tensors, run_id=self._run_id, threads=self._threads
-            )
-            self._rung = follower.stage(rung).state
+            self._rung = self._staged(self._base, rung)
         return self._rung
+
+    def _follow(self, version: int) -> State:
+        """From the bucket, on from where it was followed to."""
+        start = self._followed if self._followed.version < version else self._base
+        self._followed = self._staged(start, version)
+        return self._followed
+
+    def _staged(self, start: State, version: int) -> State:
+        follower = Follower(
+            self._bucket,
+            start,
+            run_id=self._run_id,
+            base_state_id=self._base.state_id,
+            threads=self._threads,
+        )
+        return follower.stage(version).state
 
     def _newest_rung_below(self, version: int) -> int:
         multiple = (version - 1) // self._span * self._span

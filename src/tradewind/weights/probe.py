@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import chain
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from tradewind.types.record import Record
 
-SEQUENCES = 3
-"""Probes of a run."""
-LENGTH = 16
-"""Most ids of one of them: long enough for rotary angles to matter, short enough to cost nothing
-beside a step."""
+TEXT = (
+    "The key of the red door is 4817. The key of the blue door is 2093. The key of the green door "
+    "is 5566. The key of the red door is 4817. The key of the blue door is 2093."
+)
+"""What a run is probed with if its model has a tokenizer. A model predicts most of it, and by
+looking back so many ids that wrong rotary angles show; 16-bit arithmetic blurs it three times less
+than it does random ids. Nothing of a customer's gets into a manifest."""
+TEXT_LENGTH = 48
+"""Most ids of it."""
+DRAWS, LENGTH = 3, 16
+"""So many sequences of so many random ids are drawn where there is no text."""
 
 Ids = tuple[int, ...]
 Logprob = Annotated[float, Field(le=0.0, allow_inf_nan=False)]
@@ -50,17 +55,17 @@ class Probe(Record):
         return cls(ids=ids, logprobs=tuple(min(0.0, round(float(p), 6)) for p in logprobs))
 
 
-def draw_ids(vocabulary: int, seed: str, texts: Sequence[Sequence[int]] = ()) -> tuple[Ids, ...]:
-    """`SEQUENCES` sequences of at most `LENGTH` ids: openings of `texts`, then uniform draws.
+def draw_ids(vocabulary: int, seed: str, text: Sequence[int] = ()) -> tuple[Ids, ...]:
+    """The opening of `text`, if its ids are in the vocabulary, and uniform draws: one beside a
+    text, so that rows of the embedding that no text uses are read as well; else `DRAWS`.
 
-    At least one is drawn, so that rows of the embedding that no text uses are read as well. The
-    same arguments give the same ids.
+    The same arguments give the same ids.
     """
-    openings = dict.fromkeys(tuple(text[:LENGTH]) for text in texts if len(text) > 1)
-    told = list(openings)[: SEQUENCES - 1]
+    opening = tuple(text[:TEXT_LENGTH])
+    told = [opening] if len(opening) > 1 and max(opening) < vocabulary else []
     draws = random.Random(seed)
     drawn = [
         tuple(draws.randrange(vocabulary) for _ in range(LENGTH))
-        for _ in range(SEQUENCES - len(told))
+        for _ in range(DRAWS - 2 * len(told))
     ]
-    return tuple(chain(told, drawn))
+    return (*told, *drawn)

@@ -73,6 +73,7 @@ class Relayed:
     ) -> None:
         self.url = url.rstrip("/")
         self.trouble: str | None = None
+        self.asks_next = False  # the relay would ask the bucket for each of its pools
         self._bucket, self._clock = bucket, clock
         self._avoid_until = self._ask_bucket_at = clock()
         self._client = httpx.Client(

@@ -113,6 +113,11 @@ class Trusting:
         """See `Source`."""
         return self._source.trouble
 
+    @property
+    def asks_next(self) -> bool:
+        """See `Source`."""
+        return self._source.asks_next
+
     def shortcut(self, start: int, end: int) -> str | None:
         """See `Source`."""
         return self._source.shortcut(start, end)

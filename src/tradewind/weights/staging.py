@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from tradewind.types.errors import RefusedWeights, UserError
 from tradewind.weights.bucket import NotInBucket, Source
 from tradewind.weights.chain import read_frame, read_manifest, read_pointer
-from tradewind.weights.manifest import Delta, Manifest
+from tradewind.weights.manifest import Delta, Manifest, ManifestRef
 from tradewind.weights.route import Hop, Route, Trip
 from tradewind.weights.shadow import Shadow, check_fit, refused
 from tradewind.weights.shortcut import FOLDER, Shortcut, ends_of, read_shortcut
@@ -77,6 +77,8 @@ class Staging:
     base_state_id: str
     read_base: ReadBase | None = None
     threads: int = 1
+    pointer: ManifestRef | None = None
+    """What the goal's pointer names, if it has been read."""
     objects: int = 0
     """Deltas of which frames were asked for."""
     detours: list[str] = field(default_factory=list)
@@ -90,7 +92,8 @@ class Staging:
         Raises RefusedWeights if no way leads there, NotInBucket if it is not announced, UserError
         if the bucket cannot be reached.
         """
-        goal = read_manifest(self.bucket, read_pointer(self.bucket, version), run_id=self.run_id)
+        ref = self.pointer or read_pointer(self.bucket, version)
+        goal = read_manifest(self.bucket, ref, run_id=self.run_id)
         self._manifests[version] = goal
         trip = Trip(self.held.version, version, self.read_base is not None)
         singles = trip.singles(sum(frame.size for frame in goal.frames))

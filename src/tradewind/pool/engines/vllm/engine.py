@@ -147,8 +147,8 @@ class VllmEngine:
         self._post(self._traffic.cancel, request_id)
 
     def swap(self, changed: Bits, version: int, afresh: bool = False) -> float:
-        """See `Engine.swap`. After a failure either the old version is back, and RefusedWeights is
-        raised, or the engine is dead.
+        """See `Engine.swap`. After a failure either the old version is back, and PutBack is raised,
+        or the engine is dead.
         """
         with self._swapping:
             self._refuse_if_dead("a swap")

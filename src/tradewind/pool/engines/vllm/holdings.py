@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tradewind.pool.engine import Bits, ByteProof, Served
+from tradewind.pool.engine import Bits, ByteProof, PutBack, Served
 from tradewind.pool.engines.vllm.client import VllmFailed
 from tradewind.pool.engines.vllm.parcel import Item
 from tradewind.pool.engines.vllm.patch import Way, dense, sparse, unchanged
@@ -75,8 +75,9 @@ class Holdings:
             raise VllmFailed("it does not compute the same after its own weights are loaded again")
 
     def swap(self, changed: Bits, version: int, afresh: bool) -> float:
-        """Returns the seconds for which decoding stood still. Raises RefusedWeights with the old
-        version in place, VllmFailed if it could not be put back.
+        """Returns the seconds for which decoding stood still. Raises RefusedWeights if nothing was
+        done, PutBack with the old version in place and decoding still at rest, VllmFailed if it
+        could not be put back.
         """
         self._check(changed)
         begun = time.monotonic()
@@ -89,7 +90,7 @@ class Holdings:
             pause_s = self._call(self._exchange(parcel, version))
         except VllmFailed as error:
             self._put_back(error)
-            raise RefusedWeights(
+            raise PutBack(
                 f"vLLM could not apply version {version} ({error})",
                 fix="look into the pool's log; the version is tried again",
             ) from error
@@ -136,22 +137,22 @@ class Holdings:
         return Parcel(self._folder / f"parcel-{next(self._numbers)}", items, way)
 
     async def _exchange(self, parcel: Parcel | None, version: int) -> float:
-        """Nobody is admitted meanwhile; after a failure not until the old version is put back.
+        """Nobody is admitted meanwhile, and after a failure not before the next one.
 
         A salt never comes back: a version that does may follow one that went wrong.
         """
-        self._traffic.hold()
+        self._traffic.hold(version)
         pause_s = await self._weights.exchange(parcel, version)
         self._traffic.release(version, f"{version}.{next(self._numbers)}")
         return pause_s
 
     def _put_back(self, why: Exception) -> None:
-        """The old version, whole, after a failure in the middle."""
+        """The old version, whole, after a failure in the middle; decoding stays at rest."""
         log.warning("the old version is put back: %s", why)
         parcel = self._parcel(Way.DENSE, dense(self._tensors))
         try:
             digests = self._call(self._weights.stage(parcel))
-            self._call(self._exchange(parcel, self._traffic.version))
+            self._call(self._weights.exchange(parcel, self._traffic.version, resume=False))
         except (VllmFailed, RefusedWeights) as error:
             raise VllmFailed(
                 f"vLLM failed in a swap ({why}), and as the old version was put back ({error})"

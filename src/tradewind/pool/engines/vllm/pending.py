@@ -2,8 +2,8 @@
 
 vLLM says which version sampled which token once, with the last event. A token that arrives before
 any swap has begun since the request was sent needs no saying. After one, rollouts hold their tokens
-back until the last event; a user's go on at once under the version that is active when they arrive,
-because a user waits and nobody trains on what users get.
+back until the last event; a user's go on at once under the version that is active, or about to be,
+when they arrive, because a user waits and nobody trains on what users get.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Pending:
         }
 
     def hear(self, event: Mapping[str, Any], active: int) -> int:
-        """Takes one event; `active` is the version that vLLM decodes by now. Returns the number of
+        """Takes one event; `active` is the version of a user's tokens by now. Returns the number of
         sampled tokens. Raises VllmFailed for what cannot be delivered.
         """
         fresh = 0

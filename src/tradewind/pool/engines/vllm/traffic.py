@@ -42,6 +42,7 @@ class Traffic:
         self._held = True
         self._salt = ""
         self._sampled: deque[tuple[float, int]] = deque()
+        self._label = 0
         self.version = 0
         """By which vLLM decodes."""
         self.closed: str | None = None
@@ -88,15 +89,18 @@ class Traffic:
                 self._background.add(task)
                 task.add_done_callback(self._background.discard)
 
-    def hold(self) -> None:
-        """A swap begins: nobody is admitted until `release`."""
-        self._held = True
+    def hold(self, coming: int) -> None:
+        """A swap to `coming` begins: nobody is admitted until `release`. Which tokens the old
+        weights have still sampled is not known at once, so a user's count as new ones.
+        """
+        self._held, self._label = True, coming
         for pending in self._running:
             pending.straddles = True
 
     def release(self, version: int, salt: str) -> None:
         """Decoding goes on by `version`; prefixes are shared under `salt` only."""
         self.version, self._salt, self._held = version, salt, False
+        self._label = version
         self._admit()
 
     async def close(self, error: str | None) -> None:
@@ -128,7 +132,7 @@ class Traffic:
         """One request from its first token to its last chunk."""
         try:
             async for event in self._client.stream(pending.body(self._salt)):
-                self._count(pending.hear(event, self.version))
+                self._count(pending.hear(event, self._label))
                 if pending.deaf:
                     break
             if not pending.ended:

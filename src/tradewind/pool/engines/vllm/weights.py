@@ -84,10 +84,11 @@ class VllmWeights:
                 raise VllmFailed(f"the patch was not verified in {self._deadline_s:.0f} s")
             await asyncio.sleep(POLL_S)
 
-    async def exchange(self, parcel: Parcel | None, version: int) -> float:
+    async def exchange(self, parcel: Parcel | None, version: int, *, resume: bool = True) -> float:
         """Applies a staged parcel, or none; returns the seconds for which decoding stood still.
 
-        After a failure decoding still stands: `exchange` again with weights that are known.
+        After a failure decoding still stands, as it does without `resume`: `exchange` again with
+        weights that are known.
         """
         await self._client.post("/pause", mode="keep", clear_cache=self._clear)
         paused = time.perf_counter()
@@ -101,7 +102,8 @@ class VllmWeights:
             update = {"digest": parcel.digest, "way": str(parcel.way)}
             await self._client.post("/update_weights", {"update_info": update})
             await self._client.post("/finish_weight_update", {"weight_version": str(version)})
-        await self._client.post("/resume")
+        if resume:
+            await self._client.post("/resume")
         return time.perf_counter() - paused
 
     async def name(self, version: int) -> None:
