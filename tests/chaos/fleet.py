@@ -44,24 +44,24 @@ pythonpath = "."
 prepare = "{{python}} make_data.py {{data}}"
 [grader]
 reward = "score.py:score"
-claim_ttl_s = 3.0
+claim_ttl_s = {patience_s}
 ledger = "{ledger}"
 poll_s = 0.05
 [controller]
 group_size = 4
 ledger = "{ledger}"
 max_running = {concurrency}
-lease_ttl_s = 3.0
+lease_ttl_s = {patience_s}
 heartbeat_s = 0.5
 rollout_deadline_s = 30.0
-pool_alive_s = 2.5
+pool_alive_s = {patience_s}
 stall_s = {stall_s}
 silent_s = {stall_s}
 tick_s = 0.1
 [gateway]
 ledger = "{ledger}"
-pool_alive_s = 2.5
-pool_silence_s = 3.0
+pool_alive_s = {patience_s}
+pool_silence_s = {patience_s}
 pool_connect_s = 0.5
 pool_poll_s = 0.2
 pool_cooloff_s = 0.5
@@ -105,6 +105,8 @@ class Setting:
     lr: float = 1e-5
     steps: int = 100_000
     stall_s: float = 2.5
+    patience_s: float = 3.0
+    """After so long without a word a lease, a claim or a pool is given up."""
     max_staleness: int = 2
     concurrency: int = 16
     """Rollouts at the same time."""

@@ -37,7 +37,7 @@ INJECTIONS = 110 if FULL else 20
 STALL_LIMIT_S = 60.0 if FULL else 20.0
 OUTSTANDING = 6
 """Groups in work at once: (staleness 2 + 1) times 2 a step."""
-LEARNS, WINDOW = 5e-4, 5
+LEARNS, WINDOW = 1e-2, 5
 """A learning rate at which the reward rises over some 60 steps; steps in a point of the curve."""
 
 

@@ -29,6 +29,7 @@ SETTING = Setting(
     lr=3e-3,
     steps=3,
     stall_s=15.0,
+    patience_s=60.0,  # a busy machine must not cost a lease: its refill has another seed
     max_staleness=0,
     concurrency=1,
     max_batch=1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
@@ -247,3 +248,16 @@ def test_a_ledger_that_hangs_is_told_to_come_again(world, monkeypatch):
         answer = w.report(lease, status="completed")
         assert answer.status_code == 503 and "another writer" in answer.text
     assert w.report(lease, status="completed").status_code == 200
+
+
+def test_a_caller_that_hangs_up_in_the_middle_is_no_error_of_ours(world, capfd):
+    """A worker that is killed while it reports; its lease runs out, and the log stays readable."""
+    w = world()
+    host, port = w.url.removeprefix("http://").split(":")
+    head = b"POST /v1/leases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer worker-key\r\n"
+    with socket.create_connection((host, int(port))) as caller:
+        caller.sendall(head + b"Content-Length: 100\r\n\r\n{")
+    assert w.status()["rollouts"]["leases"] == 0, "the next one is served"
+    w.stop()
+    assert "Exception in ASGI application" not in capfd.readouterr().err
+    w.start()

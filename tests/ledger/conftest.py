@@ -44,10 +44,12 @@ class Play:
 
     terms = LeaseTerms(ttl_s=10.0, deadline_s=100.0, max_running=1000)
 
-    def __init__(self, path: Path | str, bucket: Path, *, tasks: int, heldout: int = 3) -> None:
+    def __init__(
+        self, path: Path | str, bucket: Path | str, *, tasks: int, heldout: int = 3
+    ) -> None:
         self.path, self.bucket = path, bucket
         self.now = 1000.0
-        self.ledger = Ledger.open(path, bucket.as_uri())
+        self.ledger = Ledger.open(path, bucket if isinstance(bucket, str) else bucket.as_uri())
         self.ledger.create_run({"run_id": "test", "seed": 7})
         train = [self.task(i, "train", f"k{i % 2}") for i in range(tasks)]
         held = [self.task(100 + i, "heldout", f"k{i}") for i in range(heldout)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import blake3
 import pytest
 import zstandard
-from common import postgres
+from common import postgres, s3
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.payloads import SCHEMA, LostPayload, Payloads
@@ -40,7 +41,7 @@ def test_the_database_holds_hashes_and_the_bucket_holds_tokens(play):
 
 def test_equal_payloads_are_kept_once(play):
     payloads = Payloads.open(play.bucket.as_uri())
-    assert payloads.put({"a": [1, 2]}) == payloads.put({"a": [1, 2]})
+    assert payloads.put('{"a":[1,2]}') == payloads.put('{"a":[1,2]}')
     assert len(stored(play)) == 1
 
 
@@ -137,7 +138,7 @@ def test_without_a_bucket_they_lie_beside_the_file_and_move_with_it(tmp_path):
     for folder, bucket in (("one", None), ("two", "bucket")):
         (tmp_path / folder).mkdir()
         ledger = Ledger.open(tmp_path / folder / "ledger.sqlite", bucket)
-        name = ledger.payloads.put({"a": 1})
+        name = ledger.payloads.put('{"a":1}')
         ledger.close()
         moved = (tmp_path / folder).rename(tmp_path / f"{folder}-moved")
         ledger = Ledger.open(moved / "ledger.sqlite")
@@ -159,7 +160,7 @@ def test_a_server_without_a_bucket_is_a_sentence(postgres_server):
     """A database on another machine has no folder beside it."""
     bare = Ledger.open(postgres.new_copy(postgres_server))
     with pytest.raises(UserError, match="nobody said where"):
-        bare.payloads.put({})
+        bare.payloads.put('{"a":1}')
     bare.close()
 
 
@@ -170,3 +171,26 @@ def test_a_ledger_of_another_schema_is_refused_with_a_sentence(tmp_path, schema,
     ledger.close()
     with pytest.raises(UserError, match=rf"{whose} tradewind \(schema {schema}"):
         Ledger.open(tmp_path / "l.sqlite")
+
+
+def test_an_object_store_keeps_them_too(tmp_path, monkeypatch, make_play):
+    with s3.moto() as url:
+        for name, value in s3.environment(url).items():
+            monkeypatch.setenv(name, value)
+        play = make_play(tmp_path / "ledger.sqlite", f"s3://{s3.BUCKET}/run", tasks=2)
+        group = play.closed_group()
+        assert [g.group.group_id for g in play.ledger.claimable(1, 0, 0)] == [group]
+        play.train(1)
+        assert play.reopen().audit() == [], "the ledger knows where they are"
+        with pytest.raises(LostPayload, match=r"in s3://desk/run is missing"):
+            play.ledger.payloads.get("0" * 64)
+        play.ledger.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["ledger.sqlite"], "and none lies here"
+
+
+def test_a_store_that_is_away_is_a_sentence(monkeypatch):
+    for name, value in s3.environment("http://127.0.0.1:9").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("tradewind.ledger.payloads.DEADLINE", timedelta(seconds=0.2))
+    with pytest.raises(UserError, match="token payloads cannot be written"):
+        Payloads.open("s3://desk/run").put('{"a":1}')

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -215,6 +215,7 @@ def application(controller: Controller, keys: Keys) -> Starlette:
             TooLarge: _answer(413),
             ValidationError: _answer(422),
             Stalled: _answer(503),  # another writer hangs: come again
+            ClientDisconnect: _answer(400),  # nobody reads it; the caller will come again
         },
     )
 

@@ -78,9 +78,13 @@ class Payloads:
             fix="write file:///absolute/folder or s3://bucket/prefix",
         )
 
-    def put(self, fields: Json) -> str:
-        """Keep the fields of a record; returns the name, 64 hex digits of BLAKE3."""
-        plain = json.dumps({"schema": SCHEMA, **fields}, separators=(",", ":")).encode()
+    def put(self, record: str) -> str:
+        """Keep a record, as the text of a JSON object; returns the name, 64 hex digits of BLAKE3.
+
+        Text, because pydantic writes it four times as fast as Python would write the fields.
+        """
+        assert record.startswith("{") and len(record) > 2, record[:20]
+        plain = f'{{"schema":{SCHEMA},{record[1:]}'.encode()
         assert len(plain) <= LIMIT, f"a payload of {len(plain)} bytes"
         data = self._compressor().compress(plain)
         name = blake3.blake3(data).hexdigest()
@@ -89,7 +93,7 @@ class Payloads:
         return name
 
     def get(self, name: str) -> Json:
-        """The fields that `put` was given; raises `LostPayload`."""
+        """The fields of the record that `put` was given; raises `LostPayload`."""
         with self._reach("read"):
             data = self._store.read(_key(name))
         where = f"payload {name[:16]} in {self.url}"

@@ -106,7 +106,7 @@ class Turns(Database):
         same intent does nothing.
         """
         assert turn.state is TurnState.INTENT, turn.turn_id
-        request = self.payloads.put(turn.model_dump(mode="json"))
+        request = self.payloads.put(turn.model_dump_json())
         with self.write() as conn:
             renew(conn, turn.rollout_id, turn.started_at)
             known = _row(conn, turn.turn_id)
@@ -124,7 +124,7 @@ class Turns(Database):
         """
         assert turn.finished_at is not None, turn.turn_id
         check_completion(turn)
-        answer = self.payloads.put(turn.model_dump(mode="json", exclude=_OF_THE_REQUEST))
+        answer = self.payloads.put(turn.model_dump_json(exclude=_OF_THE_REQUEST))
         with self.write() as conn:
             known = _row(conn, turn.turn_id)
             if known is None:

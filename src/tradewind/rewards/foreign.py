@@ -6,6 +6,7 @@ crashes and endless loops, which become `VerifierFailed` and, after a retry, a n
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -28,7 +29,8 @@ class ForeignReward:
     """Implements `Reward` for the `object` of a file: a function or an object with `score`.
 
     `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `name`,
-    `version` and `check(task)` are used if the object has them.
+    `version` and `check(task)` are used if the object has them; without a `version` it is 12 hex
+    digits of SHA-256 over the file, so that a verdict can be traced to the code that gave it.
     """
 
     def __init__(self, entry: str, config: RewardConfig) -> None:
@@ -51,7 +53,8 @@ class ForeignReward:
             argv, memory_mb=config.memory_mb, max_bytes=config.max_bytes
         )
         about = self._about()
-        self.name, self.version = str(about["name"]), str(about["version"])
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+        self.name, self.version = str(about["name"]), str(about["version"] or digest)
 
     def score(self, task: Task, outcome: Outcome) -> Verdict:
         """What the object's `score` says."""

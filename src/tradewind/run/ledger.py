@@ -19,6 +19,8 @@ from tradewind.types import UserError
 
 VIOLATED = 1
 CROSS = "\N{MULTIPLICATION X}"
+NAMED = 12
+"""Names of one kind that are printed with their counts."""
 SHOWN = 50
 """Violations of one check that are printed; `--json` has them all."""
 
@@ -72,6 +74,14 @@ def _read(place: str) -> AuditReport:
         return ledger.audit_report()
 
 
+def _names(counts: dict[str, int]) -> str:
+    """`paris (233), oregon (298)`; of many numbers only the ends."""
+    if len(counts) > NAMED and all(name.isdigit() for name in counts):
+        numbers = sorted(map(int, counts))
+        return f"{len(numbers)} of {numbers[0]} to {numbers[-1]}"
+    return ", ".join(f"{name} ({n})" for name, n in counts.items())
+
+
 def _print(place: str, report: AuditReport) -> None:
     console = Console()
     table = Table(title=f"audit of {report.run}", caption=place, title_style="bold")
@@ -89,7 +99,7 @@ def _print(place: str, report: AuditReport) -> None:
         for column in ("", "rollouts of each"):
             origin.add_column(column)
         for what, names in report.trained_by.items():
-            origin.add_row(what, ", ".join(f"{name} ({n})" for name, n in names.items()))
+            origin.add_row(what, _names(names))
         console.print(origin)
     for check in report.checks:
         for sentence in check.violations[:SHOWN]:
