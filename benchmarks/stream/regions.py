@@ -297,6 +297,7 @@ def measure(scratch: Path, weights: int, newest: int, lr: float) -> dict[str, An
                 pool: [found[v].model_dump() for v in sorted(found)]
                 for pool, found in world.reports.attestations.items()
             },
+            "proof_ms": world.reports.proof_ms,
             "versions": world.trainer.rows,
             "relay": _mirror_of(relay),
             "tokens": load.tokens,
@@ -336,6 +337,8 @@ def figures_of(run: dict[str, Any]) -> dict[str, float]:
         if pool in REGIONS:
             figures[f"line_bytes_over_full_{pool}"] = down["direct"][pool] / len(first) / full
     figures["pause_ms_p99"] = _p99([p for name in REGIONS for p in _pauses(run, name, first)])
+    held = [run["proof_ms"][name][v] for name in (NEAR, *REGIONS) for v in first]
+    figures["proof_ms_p50"], figures["proof_ms_p99"] = median(held), _p99(held)
     figures["publish_seconds"] = median(row["publish_s"] for row in run["versions"])
     figures["changed_share"] = mean(row["changed"] for row in run["versions"])
     for name, pool, line in (
