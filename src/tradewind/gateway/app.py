@@ -108,7 +108,7 @@ class Gateway:
         await self.traffic.close()
         await self.users.close()
         await self.pools.close()
-        await asyncio.to_thread(self.journal.close)
+        await self.journal.close()
 
 
 def create_app(gateway: Gateway) -> Starlette:

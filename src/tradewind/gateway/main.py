@@ -42,6 +42,9 @@ from tradewind.types import UserError
 
 log = logging.getLogger(__name__)
 
+
+_SWITCH_S = 0.0005
+"""How long the ledger's thread may keep the event loop from running, in seconds."""
 _GRACE_S = 3
 """For answers in flight after SIGTERM; what is left then is recorded as lost."""
 
@@ -51,6 +54,7 @@ def serve(config: GatewayConfig, workspace: Path) -> None:
 
     Raises `UserError` if the port is taken, the model folder is unreadable or a key is missing.
     """
+    sys.setswitchinterval(_SWITCH_S)
     gateway = build(config, workspace)
     listener = _listen(config.host, config.port)
     # uvicorn raises the signal again once all is closed: that is the ordinary end.

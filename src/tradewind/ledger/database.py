@@ -54,6 +54,7 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._payloads: Payloads | None = None
+        self._together = threading.local()
         self._writing = threading.Lock()  # threads queue here, not in SQLite's polling
 
     @classmethod
@@ -113,6 +114,12 @@ class Database:
         that have a counterpart outside (a published version). Raises `Stalled` if another writer
         does not end.
         """
+        outer: Connection | None = getattr(self._together, "conn", None)
+        if outer is not None:
+            assert not durable, "what must hold through a power cut is written alone"
+            with outer.begin_nested():
+                yield outer
+            return
         if not self._writing.acquire(timeout=BUSY_TIMEOUT_S):
             raise _stalled("a thread of this process")
         try:
@@ -122,6 +129,19 @@ class Database:
                     yield conn
         finally:
             self._writing.release()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """One transaction for all that this thread writes until the end of the block.
+
+        A write that raises takes back itself alone, if the block catches what it raised.
+        """
+        with self.write() as conn:
+            self._together.conn = conn
+            try:
+                yield
+            finally:
+                del self._together.conn
 
     @property
     def payloads(self) -> Payloads:
