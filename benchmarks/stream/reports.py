@@ -12,10 +12,11 @@ from tradewind.types import Attestation, PoolReport, PoolState
 
 
 class Reports:
-    """`attestations[pool][version]`; thread-safe."""
+    """`attestations[pool][version]`, `proof_ms[pool][version]`; thread-safe."""
 
     def __init__(self) -> None:
         self.attestations: dict[str, dict[int, Attestation]] = {}
+        self.proof_ms: dict[str, dict[int, float]] = {}
         self.last: dict[str, PoolReport] = {}
         self._news = threading.Condition()
         outer = self
@@ -43,6 +44,8 @@ class Reports:
         with self._news:
             known = self.attestations.setdefault(report.pool, {})
             known |= {proof.version: proof for proof in report.attestations}
+            if report.proof_ms is not None:
+                self.proof_ms.setdefault(report.pool, {})[report.version] = report.proof_ms
             self.last[report.pool] = report
             self._news.notify_all()
         return {"acknowledged": [proof.version for proof in report.attestations], "stop": False}

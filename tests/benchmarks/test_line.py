@@ -148,6 +148,7 @@ def test_figures_are_taken_from_the_end_of_the_step_to_the_proven_version() -> N
         "bytes_full": 1000,
         "direct_versions": 2,
         "down": dict.fromkeys(("direct", "join", "beside", "join_relayed"), lines),
+        "proof_ms": {name: {0: 0.0, 1: 20.0, 2: 40.0} for name in (NEAR, *REGIONS)},
         "versions": [
             {"version": 1, "ended": 100.0, "publish_s": 0.5, "changed": 0.01},
             {"version": 2, "ended": 210.0, "publish_s": 0.7, "changed": 0.03},
@@ -164,6 +165,7 @@ def test_figures_are_taken_from_the_end_of_the_step_to_the_proven_version() -> N
     assert figures["active_seconds_most_mumbai"] == pytest.approx(2.0)
     assert figures["line_bytes_over_full_mumbai"] == pytest.approx(0.03)
     assert figures["pause_ms_p99"] == pytest.approx(3.0, rel=0.05), "the base is no swap"
+    assert figures["proof_ms_p50"] == pytest.approx(30.0)
     assert figures["late_join_bytes_over_full"] == pytest.approx(0.01)
     assert figures["late_join_relayed_line_bytes_over_full"] == pytest.approx(0.03)
     assert figures["beside_relay_active_seconds_direct"] == pytest.approx(5.0)

@@ -122,6 +122,20 @@ def spoil_from(version: int, tensor: str) -> Callable[[Any], Any]:
     return make
 
 
+def test_a_version_that_changes_nothing_is_served_without_a_proof(pool: Pool) -> None:
+    pool.next()
+    history, scored = pool.history, pool.engine.scored
+    same = history.states[-1]
+    probes = tuple(Probe.of(ids, history.score(same, ids)) for ids in IDS)
+    last = history.versions[-1]
+    version = history.publisher.publish(2, last, same, same, "rl", step=2, probes=probes)
+    history.publisher.announce(version)
+    now = pool.look()
+    assert (now.state, now.version) == (PoolState.SERVING, 2)
+    assert pool.engine.scored == scored + 1 and now.proof is not None and "probe" in now.proof
+    assert now.attestations[-1].state_id == last.state_id == version.state_id
+
+
 def test_a_spoilt_tensor_goes_on_serving(pool: Pool) -> None:
     pool.next()
     spoil_from(2, "embed.weight")(pool.engine)

@@ -10,6 +10,9 @@ ENVIRONMENT = {
     "PGPASSWORD": "correct horse",
     "PIN_TOKEN": "1234",
     "HOME": "/home/somebody",
+    "GIT_AUTHOR_NAME": "Somebody Else",
+    "TOKENIZERS_PARALLELISM": "sometimes",
+    "KEYBOARD_LAYOUT": "us-international",
     "CRM_LOGIN": "margaret-thirteen",
 }
 
@@ -37,5 +40,6 @@ def test_secrets_are_taken_out_of_detail_artefacts_and_keys_of_any_depth():
 
 
 def test_what_holds_no_secret_is_left_as_it_is():
-    outcome = Outcome(status="completed", artefacts={"rows": [[1, "x"]]})
+    said = "by Somebody Else, sometimes, us-international"
+    outcome = Outcome(status="completed", artefacts={"rows": [[1, said]]})
     assert Secrets.from_environment(ENVIRONMENT).scrub(outcome) is outcome

@@ -301,3 +301,48 @@ def test_a_tenant_over_its_quota_waits_as_long_as_it_is_told(tmp_path):
                 await s.until(lambda: s.finished() >= 2)
 
     play(scenario)
+
+
+def test_a_function_that_blocks_the_event_loop_keeps_its_lease(tmp_path):
+    """verifiers PR#1599: a 30 s heartbeat killed loaded but healthy workers."""
+
+    async def scenario() -> None:
+        settings = {"heartbeat_s": 0.1, "lease_ttl_s": 0.5, "max_staleness": 0}
+        async with site(tmp_path / "l.sqlite", groups_per_step=1, **settings) as s:
+            await s.until(lambda: s.ledger.outstanding() == 1)
+            process = start_process(tmp_path, s.url, "worker-key", BLOCKING_ENV.format(seconds=1.5))
+            await s.until(lambda: s.finished() == 2)
+            process.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(process.communicate)
+            assert s.ledger.events() == [], "no lease was lost"
+
+    play(scenario)
+
+
+def test_a_function_that_blocks_beyond_the_deadline_is_ended_as_it_stands(tmp_path):
+    async def scenario() -> None:
+        settings = {"rollout_deadline_s": 2.0, "lease_ttl_s": 60.0, "max_staleness": 0}
+        async with site(tmp_path / "l.sqlite", groups_per_step=1, **settings) as s:
+            process = start_process(tmp_path, s.url, "worker-key", BLOCKING_ENV.format(seconds=600))
+            await s.until(lambda: s.finished() >= 1)
+            process.kill()
+            await asyncio.to_thread(process.communicate)
+            ended = s.ledger.claim_finished("g", 100, time.time(), 60.0)[0].outcome
+            assert ended.status == "agent_limit", "the policy may have caused it: graded"
+            assert "blocked its event loop" in ended.detail
+
+    play(scenario)
+
+
+BLOCKING_ENV = """
+import time, httpx
+from tradewind.types import Outcome
+
+async def rollout(task, policy):
+    async with httpx.AsyncClient(base_url=policy.base_url) as client:
+        await client.post("/chat/completions",
+            headers={{"authorization": "Bearer " + policy.api_key}},
+            json={{"model": policy.model, "messages": [{{"role": "user", "content": task["q"]}}]}})
+    time.sleep({seconds})
+    return Outcome(status="completed")
+"""

@@ -11,7 +11,10 @@ from tradewind.types.outcome import Outcome
 
 log = logging.getLogger("worker")
 
-_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|PRIVATE|DSN|DATABASE_URL|COOKIE", re.I)
+_NAMES = re.compile(
+    r"KEYS?(_|$)|TOKEN(?!IZ)|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)|PRIVATE|DSN|DATABASE_URL|COOKIE",
+    re.IGNORECASE,
+)
 _SHORTEST = 8
 
 

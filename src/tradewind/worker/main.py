@@ -3,7 +3,7 @@
     controller ◄── POST /v1/leases (held open) ──┐
         │ lease: task input, base URL, keys      │
         ▼                                        │
-      play ── rollout(task, policy) ──► the customer's agent and product
+      stage ── rollout(task, policy) ──► the customer's agent and product; it may block
         │          heartbeats ─► controller        │ chat completions
         ▼                                          ▼
       POST outcome ─► controller                gateway
@@ -36,7 +36,8 @@ from tradewind.envs.secrets import Secrets
 from tradewind.types.errors import UserError
 from tradewind.worker.client import ControllerClient
 from tradewind.worker.config import WorkerConfig
-from tradewind.worker.play import Player, player
+from tradewind.worker.play import Player
+from tradewind.worker.stage import Stage
 from tradewind.worker.worker import Worker
 
 log = logging.getLogger("worker")
@@ -54,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = WorkerConfig.with_options(args.config, options)
         secrets = Secrets.from_environment(os.environ, config.secret_variables)
         key = take_key()
-        asyncio.run(run(player(load_env(args.env)), args.controller, key, config, secrets))
+        with Stage() as stage:
+            play = stage.player(load_env(args.env))
+            asyncio.run(run(play, args.controller, key, config, secrets))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
