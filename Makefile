@@ -15,6 +15,9 @@ VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet instal
 FOREIGN := TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python TRADEWIND_ENVS_PACKAGES=$(ENVS) \
 	TRADEWIND_AGENTS_PYTHON=$(AGENTS)/bin/python TRADEWIND_NODE=$(NODE)
 
+# Two processes run the tests; tests/conftest.py says what stays together and what begins.
+SIDE_BY_SIDE := -n 2 --dist loadgroup --no-loadscope-reorder
+
 .PHONY: help quickstart test test-all bench check postgres node prepared clean
 help:
 	@echo "make quickstart   set up, then mid-train and RL-train a small agent on this machine (CPU)"
@@ -94,11 +97,11 @@ prepared: check postgres node $(ENVS)/.ready $(VLLM)/.ready $(NODE)/.ready
 
 test:
 	$(MAKE) -j2 prepared
-	$(FOREIGN) $(BIN)/python -m pytest
+	$(FOREIGN) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-all:
 	$(MAKE) -j2 prepared
-	TRADEWIND_FULL=1 $(FOREIGN) $(BIN)/python -m pytest
+	TRADEWIND_FULL=1 $(FOREIGN) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 bench: $(VENV)/.dev
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done

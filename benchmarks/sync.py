@@ -31,12 +31,15 @@ from tradewind.weights.state import State  # noqa: E402
 
 def run_regions(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, float], Any]:
     weights = args.weights or (1_500_000 if args.quick else 30_000_000)
-    found = regions.measure(scratch, weights, 3 if args.quick else 30, args.lr)
+    if args.quick:
+        found = regions.measure(scratch, weights, 2, args.lr, [regions.FAR])
+    else:
+        found = regions.measure(scratch, weights, 30, args.lr)
     return regions.figures_of(found), {"lines": regions.LINES, **found}
 
 
 def run_late(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, float], Any]:
-    weights, newest = (100_000, 80) if args.quick else (args.weights or 4_000_000, 100)
+    weights, newest = (100_000, 72) if args.quick else (args.weights or 4_000_000, 100)
     states: dict[int, State] = {}
     about = late.publish(scratch / "bucket", Policy(matrices(weights), args.lr), newest, states)
     rows = late.measure(scratch / "bucket", states, newest)

@@ -13,6 +13,7 @@ WHOLE = ("vllm", "clients")
 """Folders whose files share servers of one session: they stay together."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One group per file, or per folder that shares its servers; long ones first."""
     items.sort(key=_order)

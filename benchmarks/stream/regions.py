@@ -267,10 +267,13 @@ class World:
         return {name: size - before[name] for name, size in self.lines.received().items()}
 
 
-def measure(scratch: Path, weights: int, newest: int, lr: float) -> dict[str, Any]:
-    """The whole run; see `figures_of` for what is made of it."""
+def measure(
+    scratch: Path, weights: int, newest: int, lr: float, regions: Sequence[str] = tuple(REGIONS)
+) -> dict[str, Any]:
+    """The whole run; see `figures_of` for what is made of it. `FAR` is one of the regions."""
+    config, lines = llama(weights), {name: LINES[name] for name in (*regions, RELAYED)}
     with ExitStack() as stack:
-        world = _open(stack, scratch, Policy(llama_shapes(llama(weights)), lr), llama(weights))
+        world = _open(stack, scratch, Policy(llama_shapes(config), lr), config, lines)
         direct = list(world.endpoints)[:-1]
         for name in direct:
             world.fleet.start(name, world.endpoints[name])
@@ -304,11 +307,17 @@ def measure(scratch: Path, weights: int, newest: int, lr: float) -> dict[str, An
         }
 
 
-def _open(stack: ExitStack, scratch: Path, policy: Policy, config: dict[str, Any]) -> World:
+def _open(
+    stack: ExitStack,
+    scratch: Path,
+    policy: Policy,
+    config: dict[str, Any],
+    regions: Mapping[str, tuple[float, float]],
+) -> World:
     write_checkpoint(scratch / "model", config, policy.tensors())
     store = stack.enter_context(s3.moto())
     os.environ.update(s3.environment(store))
-    lines = stack.enter_context(Lines.to(store, LINES))
+    lines = stack.enter_context(Lines.to(store, regions))
     reports = Reports()
     stack.callback(reports.close)
     fleet = Fleet(scratch, reports)
@@ -328,7 +337,8 @@ def figures_of(run: dict[str, Any]) -> dict[str, float]:
     first = {row["version"] for row in run["versions"] if row["version"] <= run["direct_versions"]}
     later = {row["version"] for row in run["versions"]} - first
     full, down = run["bytes_full"], run["down"]
-    for pool in (NEAR, *REGIONS):
+    far = [name for name in REGIONS if name in run["attestations"]]
+    for pool in (NEAR, *far):
         active = _seconds(run, pool, first)
         figures[f"active_seconds_{pool}"] = median(active)
         figures[f"active_seconds_most_{pool}"] = max(active)
@@ -336,8 +346,8 @@ def figures_of(run: dict[str, Any]) -> dict[str, float]:
         figures[f"pause_ms_p99_{pool}"] = _p99(_pauses(run, pool, first))
         if pool in REGIONS:
             figures[f"line_bytes_over_full_{pool}"] = down["direct"][pool] / len(first) / full
-    figures["pause_ms_p99"] = _p99([p for name in REGIONS for p in _pauses(run, name, first)])
-    held = [run["proof_ms"][name][v] for name in (NEAR, *REGIONS) for v in first]
+    figures["pause_ms_p99"] = _p99([p for name in far for p in _pauses(run, name, first)])
+    held = [run["proof_ms"][name][v] for name in (NEAR, *far) for v in first]
     figures["proof_ms_p50"], figures["proof_ms_p99"] = median(held), _p99(held)
     figures["publish_seconds"] = median(row["publish_s"] for row in run["versions"])
     figures["changed_share"] = mean(row["changed"] for row in run["versions"])

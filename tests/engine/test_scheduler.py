@@ -188,7 +188,12 @@ def test_stop_cancels_everyone_and_refuses_the_late(models, opened):
     listener = opened(models("llama")[0], max_batch=1)
     listener.ask("running", PROMPT, 500)
     listener.ask("waiting", PROMPT, 500)
-    listener.until(lambda: listener.ids("running"))
+
+    def both_are_known():
+        load = listener.engine.load()
+        return listener.ids("running") and load.running + load.waiting == 2
+
+    listener.until(both_are_known)
     listener.engine.stop()
     listener.engine.stop()
     assert listener.last("running").finish_reason == FinishReason.CANCELLED

@@ -119,7 +119,7 @@ def test_turns_are_idempotent_and_never_overwritten(play):
     with pytest.raises(Conflict, match="other tokens"):
         play.ledger.finish_turn(play.answered(intent, 0))
     play.ledger.lose_turn(done.turn_id)
-    play.ledger.deliver_turn(done.turn_id)
+    play.ledger.deliver_turns([done.turn_id])
     assert play.ledger.turns(rollout) == [done.model_copy(update={"delivered": True})]
 
 

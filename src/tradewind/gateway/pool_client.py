@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
-import httpx
+import aiohttp
 from pydantic import ValidationError
 
 from tradewind.gateway.config import GatewayConfig
@@ -25,40 +25,39 @@ class PoolFailed(TradewindError):
 
 
 class PoolClient:
-    """Keeps connections to all pools. Leaving `stream` early ends the request at the pool."""
+    """Keeps connections to all pools. Leaving `stream` early ends the request at the pool.
+
+    aiohttp, because its parser is in C: with httpx this client was half of the gateway's work.
+    """
 
     def __init__(self, key: str, config: GatewayConfig) -> None:
-        timeout = httpx.Timeout(
-            connect=config.pool_connect_s, read=config.pool_silence_s, write=10.0, pool=None
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self._timeout = aiohttp.ClientTimeout(
+            total=None,
+            sock_connect=config.pool_connect_s,
+            sock_read=config.pool_silence_s,
         )
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"}, timeout=timeout, limits=limits
-        )
+        self._made: aiohttp.ClientSession | None = None
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def stream(
         self, url: str, request: GenerateRequest
     ) -> AsyncGenerator[GenerateChunk, None]:
         """Chunks until the last one; raises `PoolFailed` if that one does not come."""
+        body = request.model_dump_json().encode()
         try:
-            async with self._http.stream(
-                "POST",
-                f"{url}/v1/generate",
-                content=request.model_dump_json(),
-                headers={"Content-Type": "application/json"},
-            ) as response:
-                if response.status_code != 200:
+            async with self._http.post(f"{url}/v1/generate", data=body) as response:
+                if response.status != 200:
                     raise await _refused(response)
                 rest = b""
-                async for data in response.aiter_raw():
+                async for data in response.content.iter_any():
                     *lines, rest = (rest + data).split(b"\n")
                     for line in lines:
                         if line.strip():
                             yield _chunk(line)
-        except httpx.TimeoutException as error:
+        except TimeoutError as error:  # aiohttp's own are subclasses
             raise PoolFailed(f"silent for too long ({type(error).__name__})", gone=True) from error
-        except httpx.TransportError as error:
+        except (aiohttp.ClientError, OSError) as error:
             raise PoolFailed(f"connection lost ({type(error).__name__})", gone=True) from error
 
     def cancel(self, url: str, request_id: str) -> None:
@@ -71,11 +70,26 @@ class PoolClient:
         """Closes all connections."""
         if self._cancelling:
             await asyncio.wait(self._cancelling)
-        await self._http.aclose()
+        if self._made is not None:
+            await self._made.close()
+
+    @property
+    def _http(self) -> aiohttp.ClientSession:
+        """Made in the loop that uses it."""
+        if self._made is None:
+            self._made = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+                headers=self._headers,
+                timeout=self._timeout,
+                auto_decompress=False,
+            )
+        return self._made
 
     async def _cancel(self, url: str, request_id: str) -> None:
-        with contextlib.suppress(httpx.HTTPError):
-            await self._http.post(f"{url}/v1/cancel/{request_id}", timeout=2.0)
+        brief = aiohttp.ClientTimeout(total=2.0)
+        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with self._http.post(f"{url}/v1/cancel/{request_id}", timeout=brief):
+                pass
 
 
 def _chunk(line: bytes) -> GenerateChunk:
@@ -88,8 +102,8 @@ def _chunk(line: bytes) -> GenerateChunk:
     return chunk
 
 
-async def _refused(response: httpx.Response) -> PoolFailed:
-    body = (await response.aread())[:300].decode("utf-8", "replace")
+async def _refused(response: aiohttp.ClientResponse) -> PoolFailed:
+    body = (await response.read())[:300].decode("utf-8", "replace")
     # 4xx other than these are about this request; a wrong key or an overload is the pool's state.
-    gone = response.status_code >= 500 or response.status_code in (401, 403, 404, 429)
-    return PoolFailed(f"status {response.status_code}: {body}", gone=gone)
+    gone = response.status >= 500 or response.status in (401, 403, 404, 429)
+    return PoolFailed(f"status {response.status}: {body}", gone=gone)

@@ -14,10 +14,12 @@ from tradewind.gateway.refusal import Refusal, bad_request, ended
 from tradewind.gateway.session import Sessions
 from tradewind.gateway.turn import Parts, Placed, TurnRun
 from tradewind.ledger.turns import Session
-from tradewind.types import Event, FinishReason, UserError
+from tradewind.types import Event, FinishReason, TurnId, UserError
 
 _MOST_KEPT = 2048
 _NO_LIMIT = 1 << 40
+_TOGETHER_S = 0.05
+"""Deliveries within so long are written together."""
 
 
 class Traffic:
@@ -26,6 +28,7 @@ class Traffic:
     def __init__(self, parts: Parts, sessions: Sessions) -> None:
         self._parts, self._sessions = parts, sessions
         self._conversations: OrderedDict[str, Conversation] = OrderedDict()
+        self._arrived: list[TurnId] = []
         self._loading: dict[str, asyncio.Task[Conversation]] = {}
 
     async def lose_leftovers(self) -> int:
@@ -101,7 +104,15 @@ class Traffic:
             if answer.recorded and not answer.delivered:
                 answer.delivered = True
                 self._parts.metrics.delivered_tokens += answer.output_tokens
-                self._parts.journal.later(self._parts.journal.ledger.deliver_turn, answer.id)
+                if not self._arrived:
+                    asyncio.get_running_loop().call_later(_TOGETHER_S, self._note_arrived)
+                self._arrived.append(answer.id)
+
+    def _note_arrived(self) -> None:
+        """Several deliveries in one write: each is small and none is waited for."""
+        arrived, self._arrived = self._arrived, []
+        if arrived:
+            self._parts.journal.later(self._parts.journal.ledger.deliver_turns, arrived)
 
     async def left(self, reply: Reply) -> None:
         """A client went away. If nobody is left, the answers are cancelled, and their turns lost.
@@ -129,6 +140,7 @@ class Traffic:
             task for known in self._conversations.values() for task in _cancel(known.in_flight)
         ]
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._note_arrived()
 
     async def _conversation(self, rollout: str) -> Conversation:
         known = self._conversations.get(rollout)

@@ -14,7 +14,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from tradewind.ledger import keys as bearer
 from tradewind.ledger.database import AnyRow, Database
@@ -30,6 +42,18 @@ from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.types.record import Json
 from tradewind.types.score import Score
 from tradewind.types.turn import TurnState
+
+_RENEWED = bindparam("now", type_=Double) + rollouts.c.lease_ttl
+_RENEW = (
+    update(rollouts)
+    .where(rollouts.c.rollout_id == bindparam("of"), rollouts.c.state == "running")
+    .values(
+        lease_until=case(
+            (rollouts.c.lease_until > _RENEWED, rollouts.c.lease_until), else_=_RENEWED
+        )
+    )
+)
+"""Made once: with every call of the model, building it would cost more than running it."""
 
 LIVE = ("waiting", "running", "finished")
 """States of a rollout whose scores are still to come."""
@@ -195,12 +219,8 @@ class Rollouts(Database):
 
 def renew(conn: Connection, rollout: RolloutId, now: float) -> None:
     """Renew the lease of a running rollout; raises `Conflict` otherwise."""
-    row = require_running(conn, rollout)
-    conn.execute(
-        update(rollouts)
-        .where(rollouts.c.rollout_id == rollout)
-        .values(lease_until=max(row.lease_until, now + row.lease_ttl))
-    )
+    if conn.execute(_RENEW, {"of": rollout, "now": now}).rowcount == 0:
+        require_running(conn, rollout)  # says why
 
 
 def require_running(conn: Connection, rollout: RolloutId) -> AnyRow:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
-from tradewind.ledger.database import AnyRow, Database
+from tradewind.ledger.database import AnyRow, Database, insert_new
 from tradewind.ledger.payloads import LostPayload, Payloads
 from tradewind.ledger.rollouts import renew
 from tradewind.ledger.run import run_seed
@@ -44,6 +44,13 @@ class Session:
 USER_LEFT = "the user left"
 _OF_THE_REQUEST = {"prompt_ids", "messages", "tools"}
 """Fields that are large and stay as at the intent; an answer's payload repeats the others."""
+
+
+# Made once: with every call of the model, building them would cost more than running them.
+_FINISH = update(turns).where(
+    turns.c.turn_id == bindparam("of"), turns.c.state == TurnState.INTENT.value
+)
+_DELIVER = update(turns).where(turns.c.turn_id == bindparam("of")).values(delivered=True)
 
 
 class UserChat(Record):
@@ -109,11 +116,11 @@ class Turns(Database):
         request = self.payloads.put(turn.model_dump_json())
         with self.write() as conn:
             renew(conn, turn.rollout_id, turn.started_at)
+            values = {"turn_id": turn.turn_id, "request": request, **_columns(turn)}
+            if insert_new(conn, turns, values):
+                return
             known = _row(conn, turn.turn_id)
-            if known is None:
-                values = {"turn_id": turn.turn_id, "request": request, **_columns(turn)}
-                conn.execute(insert(turns).values(values))
-            elif known.state != TurnState.INTENT.value or known.request != request:
+            if known is None or known.state != TurnState.INTENT.value or known.request != request:
                 raise Conflict(f"turn {turn.turn_id} is already there, with other content")
 
     def finish_turn(self, turn: Turn) -> None:
@@ -126,23 +133,22 @@ class Turns(Database):
         check_completion(turn)
         answer = self.payloads.put(turn.model_dump_json(exclude=_OF_THE_REQUEST))
         with self.write() as conn:
+            values = {"answer": answer, **_columns(turn)}
+            if conn.execute(_FINISH, {"of": turn.turn_id, **values}).rowcount == 1:
+                renew(conn, turn.rollout_id, turn.finished_at)
+                return
             known = _row(conn, turn.turn_id)
             if known is None:
                 raise Conflict(f"turn {turn.turn_id} has no intent")
-            if known.state == TurnState.DONE.value:
-                if turn_of(known, self.payloads).completion != turn.completion:
-                    raise Conflict(f"turn {turn.turn_id} is done, with other tokens")
-                return
             if known.state == TurnState.LOST.value:
                 raise Conflict(f"turn {turn.turn_id} was given up before its answer came")
-            renew(conn, turn.rollout_id, turn.finished_at)
-            values = {"answer": answer, **_columns(turn)}
-            conn.execute(update(turns).where(turns.c.turn_id == turn.turn_id).values(values))
+            if turn_of(known, self.payloads).completion != turn.completion:
+                raise Conflict(f"turn {turn.turn_id} is done, with other tokens")
 
-    def deliver_turn(self, turn: TurnId) -> None:
-        """Note that the whole answer reached the agent. Allowed after the end, too."""
+    def deliver_turns(self, delivered: Sequence[TurnId]) -> None:
+        """Note that these answers reached their agents whole. Allowed after the end, too."""
         with self.write() as conn:
-            conn.execute(update(turns).where(turns.c.turn_id == turn).values(delivered=True))
+            conn.execute(_DELIVER, [{"of": turn} for turn in delivered])
 
     def lose_turn(self, turn: TurnId) -> None:
         """Give up a turn whose answer will not come; a turn that is done stays done."""
