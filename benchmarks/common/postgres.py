@@ -43,6 +43,13 @@ def server(**settings: str) -> Iterator[str]:
 
     Ask `programs` first whether there is one.
     """
+    with running(**settings) as found:
+        yield found.url
+
+
+@contextmanager
+def running(**settings: str) -> Iterator[Server]:
+    """The same, as something that can crash and start again."""
     bin_folder = programs()
     assert bin_folder is not None, MISSING
     with tempfile.TemporaryDirectory(prefix="tradewind-pg-", ignore_cleanup_errors=True) as place:
@@ -53,15 +60,37 @@ def server(**settings: str) -> Iterator[str]:
         settings = {"listen_addresses": "", "unix_socket_directories": place, **settings}
         argv = [str(bin_folder / "postgres"), "-D", f"{place}/data"]
         argv += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        with (Path(place) / "log").open("wb") as log:
-            process = subprocess.Popen(argv, stdout=log, stderr=log, cwd=place, user=user)
+        found = Server(Path(place), argv, user)
+        found.start()
         try:
-            url = f"postgresql+psycopg://tradewind@/postgres?host={place}"
-            _await(url, process, Path(place) / "log")
-            yield url
+            yield found
         finally:
-            process.send_signal(signal.SIGINT)  # its own word for: end now, in order
-            process.wait(WAIT_S)
+            found.crash()  # nothing of it is kept, so nothing needs to be written
+
+
+class Server:
+    """One server in its folder."""
+
+    def __init__(self, place: Path, argv: list[str], user: int | None) -> None:
+        self.url = f"postgresql+psycopg://tradewind@/postgres?host={place}"
+        self._place, self._argv, self._user = place, argv, user
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        log = self._place / "log"
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                self._argv, stdout=file, stderr=file, cwd=self._place, user=self._user
+            )
+        _await(self.url, self._process, log)
+
+    def crash(self) -> None:
+        """Lose what is in its memory: whatever was not written to the log on disk is gone."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)  # its word for: at once
+            self._process.wait(WAIT_S)
+            self._process = None
 
 
 def new_database(url: str, copy_of: str = "template1") -> str:

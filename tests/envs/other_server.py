@@ -71,6 +71,7 @@ class OtherServer:
         self.rollouts: dict[str, dict] = {}
         self.nonces: set[str] = set()
         self.newest_key = ""
+        self.looking, self.two_look = 0, asyncio.Event()
 
     def has(self, *faults: str) -> bool:
         return self.fault in faults
@@ -140,7 +141,7 @@ class OtherServer:
         if known is not None:
             return self.again(known, asked)
         if self.has("looks, waits, then starts"):
-            await asyncio.sleep(0.02)
+            await self.wait_for_another()
         self.newest_key = asked["policy"]["api_key"]
         rollout = {"asked": asked, "state": "running", "outcome": None, "tasks": []}
         rollout["heard"] = time.monotonic()
@@ -149,6 +150,15 @@ class OtherServer:
         if self.has("plays inside POST"):
             await asyncio.wait(rollout["tasks"])
         return self.tell(rollout, 201)
+
+    async def wait_for_another(self) -> None:
+        """Two requests stand between looking and starting, or it was only one."""
+        self.looking += 1
+        if self.looking > 1:
+            self.two_look.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.two_look.wait(), 0.5)
+        self.looking -= 1
 
     def again(self, known: dict, asked: dict) -> Response:
         if known["asked"] != asked and not self.has("takes another body"):

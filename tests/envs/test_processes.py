@@ -51,6 +51,7 @@ def port_of(process: subprocess.Popen[str]) -> int:
 
 def test_a_customers_server_plays_over_a_network_that_loses_answers(tmp_path):
     (tmp_path / "push_env.py").write_text(ENV)
+    (tmp_path / "push.toml").write_text("poll_s = 0.05\nconcurrency = 4\n")
 
     async def scenario() -> None:
         with ExitStack() as stack:
@@ -65,7 +66,7 @@ def test_a_customers_server_plays_over_a_network_that_loses_answers(tmp_path):
                     start(
                         stack,
                         *("tradewind.worker.bridge", proxy.url, "--controller", s.url),
-                        *("--allow-private", "--concurrency", "4"),
+                        *("--allow-private", "--config", f"{tmp_path}/push.toml"),
                         TRADEWIND_PUSH_KEY=PUSH,
                         TRADEWIND_WORKER_KEY="worker-key",
                     )

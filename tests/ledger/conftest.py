@@ -187,7 +187,7 @@ def postgres_server() -> Iterator[str]:
     """The URL of a database with the ledger's tables, from which others are copied."""
     if postgres.programs() is None:
         pytest.skip(postgres.MISSING)
-    with postgres.server(fsync="off") as url:
+    with postgres.server(fsync="off", full_page_writes="off") as url:
         template = postgres.new_database(url)
         Ledger.open(template).close()
         yield template

@@ -310,7 +310,7 @@ def test_a_function_that_blocks_the_event_loop_keeps_its_lease(tmp_path):
         settings = {"heartbeat_s": 0.1, "lease_ttl_s": 0.5, "max_staleness": 0}
         async with site(tmp_path / "l.sqlite", groups_per_step=1, **settings) as s:
             await s.until(lambda: s.ledger.outstanding() == 1)
-            process = start_process(tmp_path, s.url, "worker-key", BLOCKING_ENV.format(seconds=1.5))
+            process = start_process(tmp_path, s.url, "worker-key", BLOCKING_ENV.format(seconds=1.0))
             await s.until(lambda: s.finished() == 2)
             process.send_signal(signal.SIGTERM)
             await asyncio.to_thread(process.communicate)

@@ -36,6 +36,8 @@ class AuditReport(Record):
     """What an audit found. `sound` exactly if there is no violation."""
 
     run: str
+    ledger: str
+    """Its address, without a password."""
     checks: tuple[Check, ...]
     trained_by: dict[str, dict[str, int]]
     """Where the gradients came from, trained rollouts by name: `pools`, `versions`,
@@ -69,6 +71,7 @@ class Audit(Database):
             )
         return AuditReport(
             run=str(name),
+            ledger=self.address,
             checks=checks,
             trained_by={key: dict(sorted(found.items())) for key, found in trained_by.items()},
         )

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
+from tradewind.ledger.audit_prompts import n_of
 from tradewind.ledger.database import AnyRow
 from tradewind.ledger.payloads import LostPayload, Payloads
 from tradewind.ledger.tables import (
@@ -68,17 +69,17 @@ def checks(
             continue
         found.tokens += _turns(row.rollout_id, turns, rows)
         _versions(row, turns, known, found, trained_by)
-    traced = ", ".join(f"{len(trained_by[n])} {n}" for n in ("pools", "versions", "graders"))
+    traced = ", ".join(n_of(len(trained_by[f"{n}s"]), n) for n in ("pool", "version", "grader"))
     yield (
         "every gradient is traced to its origin",
         "R7",
-        f"{found.n_rollouts} rollouts, {traced}",
+        f"{n_of(found.n_rollouts, 'rollout')}, {traced}",
         found.untraced,
     )
     yield (
         "trained tokens are the engine's, whole and verified",
         "R1",
-        f"{found.n_tokens} tokens",
+        n_of(found.n_tokens, "token"),
         found.tokens,
     )
     bound = f" of {found.bound:.0f}" if found.bounded else ", no bound on record"

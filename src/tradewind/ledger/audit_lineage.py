@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from tradewind.ledger.audit_prompts import n_of
 from tradewind.ledger.database import AnyRow
 from tradewind.ledger.tables import attestations, consumption, groups, steps, versions
 from tradewind.types.group import Purpose
@@ -14,15 +15,13 @@ from tradewind.types.group import Purpose
 
 def consumption_counted(conn: Connection) -> str:
     """`96 groups in 12 steps`."""
-    return f"{_count(conn, consumption)} groups in {_count(conn, steps)} steps"
+    return f"{n_of(_count(conn, consumption), 'group')} in {n_of(_count(conn, steps), 'step')}"
 
 
 def counted(conn: Connection) -> str:
-    """`13 versions, 12 steps, 24 proofs by pools`."""
-    return (
-        f"{_count(conn, versions)} versions, {_count(conn, steps)} steps, "
-        f"{_count(conn, attestations)} proofs by pools"
-    )
+    """`13 versions, 12 steps, 24 proofs`."""
+    tables = {"version": versions, "step": steps, "proof": attestations}
+    return ", ".join(n_of(_count(conn, table), noun) for noun, table in tables.items())
 
 
 def trained_once(conn: Connection) -> Iterator[str]:

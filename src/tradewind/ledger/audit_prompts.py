@@ -15,6 +15,11 @@ from tradewind.types.task import Split
 _WORDS = {"consumed": "trained", "open": "in work", "queued": "queued again"}
 
 
+def n_of(number: int, noun: str) -> str:
+    """`1 draw`, `2 draws`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def counted(conn: Connection) -> str:
     """`128 draws: 96 trained, 24 in work, 8 queued again`."""
     query = (
@@ -24,7 +29,7 @@ def counted(conn: Connection) -> str:
     )
     found = {row.state: row.n for row in conn.execute(query)}
     parts = [f"{n} {_WORDS.get(state, state)}" for state, n in found.items()]
-    return f"{sum(found.values())} draws" + (f": {', '.join(parts)}" if parts else "")
+    return n_of(sum(found.values()), "draw") + (f": {', '.join(parts)}" if parts else "")
 
 
 def accounted(conn: Connection) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
+from tradewind.ledger.audit_prompts import n_of
 from tradewind.ledger.tables import consumption, credits, groups, outcomes, rollouts, scores, turns
 from tradewind.types.group import GroupState
 from tradewind.types.outcome import OutcomeStatus
@@ -18,7 +19,7 @@ def counted(conn: Connection) -> str:
     query = select(rollouts.c.state, func.count().label("n")).group_by(rollouts.c.state)
     found = {row.state: row.n for row in conn.execute(query.order_by(rollouts.c.state))}
     parts = [f"{n} {state}" for state, n in found.items()]
-    return f"{sum(found.values())} rollouts" + (f": {', '.join(parts)}" if parts else "")
+    return n_of(sum(found.values()), "rollout") + (f": {', '.join(parts)}" if parts else "")
 
 
 def ended(conn: Connection) -> Iterator[str]:

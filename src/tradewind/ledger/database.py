@@ -92,6 +92,12 @@ class Database:
             ) from error
         return database
 
+    @property
+    def address(self) -> str:
+        """Where it is, without a password: a SQLite file, or the URL of a database."""
+        url = self._engine.url
+        return url.database or "" if url.drivername == "sqlite" else url.render_as_string()
+
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()

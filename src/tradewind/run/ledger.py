@@ -38,17 +38,17 @@ def audit(run: Place, as_json: AsJson = False) -> None:
 
     Exit code 1 if anything is violated; each violation is a sentence.
     """
-    reports = {place: _read(place) for place in _ledgers(run)}
+    reports = [_read(place) for place in _ledgers(run)]
     if as_json:
         found = [
-            {"ledger": place, "sound": r.sound, **r.model_dump(), "violations": r.violations}
-            for place, r in reports.items()
+            {**report.model_dump(), "sound": report.sound, "violations": report.violations}
+            for report in reports
         ]
         print(json.dumps(found))
     else:
-        for place, report in reports.items():
-            _print(place, report)
-    if not all(report.sound for report in reports.values()):
+        for report in reports:
+            _print(report)
+    if not all(report.sound for report in reports):
         raise typer.Exit(VIOLATED)
 
 
@@ -82,9 +82,9 @@ def _names(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} ({n})" for name, n in counts.items())
 
 
-def _print(place: str, report: AuditReport) -> None:
+def _print(report: AuditReport) -> None:
     console = Console()
-    table = Table(title=f"audit of {report.run}", caption=place, title_style="bold")
+    table = Table(title=f"audit of {report.run}", caption=report.ledger, title_style="bold")
     table.add_column("")
     table.add_column("what must hold")
     table.add_column("promise", justify="center")

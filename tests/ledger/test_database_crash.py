@@ -1,0 +1,51 @@
+"""A database server that crashes takes the last moment with it, and never a step."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from common import postgres
+from sqlalchemy.exc import DBAPIError
+
+from tradewind.ledger.ledger import Ledger
+
+
+def test_a_crash_of_the_server_leaves_a_sound_ledger_with_every_step(tmp_path, make_play):
+    """Commits are not flushed one by one; a step's flushes all that came before it."""
+    if postgres.programs() is None:
+        pytest.skip(postgres.MISSING)
+    with postgres.running() as server:
+        url = postgres.new_database(server.url)
+        play = make_play(url, tmp_path / "bucket", tasks=6)
+        for _ in range(2):
+            play.closed_group()
+        play.train(2)
+        trained = play.ledger.last_step()
+        play.closed_group()  # of this some may be lost
+        server.crash()
+        with pytest.raises(DBAPIError):
+            play.ledger.counts()
+        server.start()
+        assert play.ledger.last_step() == trained, "the same process goes on"
+        assert play.ledger.audit() == []
+        with contextlib.closing(Ledger.open(url)) as other:
+            assert [v.version for v in other.versions()] == [0, 1]
+        go_on(play)
+        assert play.ledger.audit() == []
+        play.ledger.close()
+
+
+def go_on(play) -> None:
+    """What was lost is done again, until the next step is there."""
+    for _ in range(10):
+        play.now += 20.0
+        play.ledger.expire(play.now)
+        play.ledger.refill(max_refills=16)
+        play.ledger.open_training_group(2, limit=2)
+        while play.ledger.counts().rollouts.get("waiting"):
+            play.rollout(1.0, 1)
+        play.close()
+        if play.train(2) is not None:
+            return
+    pytest.fail("the run never went on")
