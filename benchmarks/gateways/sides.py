@@ -16,6 +16,7 @@ from pathlib import Path
 from gateways.ours import POOL_KEY
 
 START_S = 90.0
+LITELLM_KEY = "sk-3f1c9b7de0a44c7f9a5d2b6e8c01f7a3"
 
 
 @contextmanager
@@ -44,6 +45,7 @@ def litellm(python: Path, scratch: Path, engine: str, core: int) -> Iterator[str
     )
     command = [str(python.parent / "litellm"), "--config", str(config), "--port", str(port)]
     quiet = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    quiet["LITELLM_MASTER_KEY"] = LITELLM_KEY  # it does not start without one
     one = ["--host", "127.0.0.1", "--num_workers", "1"]
     with process([*command, *one], core, quiet, scratch / "litellm.log") as run:
         yield await_url(f"http://127.0.0.1:{port}", "/health/liveliness", run)
