@@ -16,8 +16,12 @@ from tradewind.controller.stalls import StallWatch
 from tradewind.controller.waits import waits
 from tradewind.ledger.status import Counts
 from tradewind.types import Beat, PoolReport, UserError
+from tradewind.types.weights import Quarantine
 
 CONFIG = ControllerConfig(groups_per_step=4, stall_s=30.0, silent_s=15.0)
+
+
+REFUSED = Quarantine(version=1, reason="it computes other logprobs", tries=2, at=90.0)
 
 
 def counts(**changes) -> Counts:
@@ -74,6 +78,16 @@ def facts(now: float = 100.0, pools=None, beats=(), training=True, workers=None,
             "trainer waits for 3 closed groups: 12 rollouts run at worker-1, 2 wait for the grader",
         ),
         (facts(rollouts={"finished": 2}), "grader", "2 wait for the grader"),
+        (
+            facts(
+                pools=[pool(0, quarantined=(REFUSED,))],
+                training=False,
+                eval_groups={"open": 9},
+                evals_waiting_for=(1,),
+            ),
+            "pool",
+            "asks for version 1, pools serve: paris 0; paris refuses: it computes other logprobs",
+        ),
         (facts(rollouts={"waiting": 5}), "worker", "no worker has asked for work yet"),
         (
             facts(rollouts={"waiting": 5}, workers={"w": 60.0}),

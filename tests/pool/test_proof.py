@@ -14,13 +14,14 @@ from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import ByteProof
 from tradewind.pool.gate import Gate
 from tradewind.pool.proof import (
+    BOTH_16_BITS,
     CEILING,
     DRAWN_16_BITS,
     FACTOR,
     MAX_FLOOR,
     MEAN_FLOOR,
     PREDICTED_16_BITS,
-    ceiling_16_bits,
+    ceiling,
     limits,
 )
 from tradewind.pool.receiver import EngineLost, Receiver
@@ -189,10 +190,18 @@ def test_a_pool_is_measured_by_the_numerics_of_another(
 
 def test_random_ids_and_text_have_one_ceiling_in_16_bits() -> None:
     text, drawn = Probe.of((1, 2, 3, 4), [-0.5, -7.0, -1.0]), Probe.of((1, 2), [-9.0])
-    assert ceiling_16_bits([text]) == pytest.approx(PREDICTED_16_BITS)
-    assert ceiling_16_bits([drawn]) == pytest.approx(DRAWN_16_BITS)
+    assert ceiling([text], "bfloat16") == pytest.approx(PREDICTED_16_BITS)
+    assert ceiling([drawn], "bfloat16") == pytest.approx(DRAWN_16_BITS)
     both = (3 * PREDICTED_16_BITS + DRAWN_16_BITS) / 4
-    assert ceiling_16_bits([text, drawn]) == pytest.approx(both)
+    assert ceiling([text, drawn], "bfloat16") == pytest.approx(both)
+    assert ceiling([text, drawn], "float32") == pytest.approx(CEILING)
+
+
+def test_a_trainer_in_16_bits_blurs_as_much_as_its_pools() -> None:
+    """A pool that is right was refused after mid-training: both sides had rounded."""
+    probe = Probe.of((1, 2, 3, 4), [-0.5, -7.0, -1.0], "bfloat16")
+    assert ceiling([probe], "float32") == pytest.approx(PREDICTED_16_BITS)
+    assert ceiling([probe], "bfloat16") == pytest.approx(BOTH_16_BITS * PREDICTED_16_BITS)
 
 
 @pytest.mark.parametrize(("share", "serves"), [(0.9, True), (1.1, False)])
@@ -200,7 +209,7 @@ def test_a_pool_in_16_bits_is_held_to_the_digits_of_fp32(
     pool: Pool, share: float, serves: bool
 ) -> None:
     pool.engine.dtype = "bfloat16"
-    wrong = share * ceiling_16_bits(pool.published_probes())
+    wrong = share * ceiling(pool.published_probes(), "bfloat16")
     pool.engine.miscompute = lambda p: p - wrong
     assert (pool.look().version == 1) == serves
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from synthetic import T0, make_ledger
+from synthetic import T0, make_ledger, report
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.nulls import NullRate
@@ -14,7 +14,9 @@ from tradewind.run.live import JsonView, Pace, PlainView, line, panel, sparkline
 from tradewind.run.show import nulls_table
 from tradewind.run.snapshot import Snapshot, take_snapshot, with_nulls
 from tradewind.run.stages import Stages
+from tradewind.run.watch import stalled
 from tradewind.run.workspace import Workspace
+from tradewind.types.weights import Quarantine
 
 
 @pytest.fixture
@@ -47,6 +49,22 @@ def test_the_snapshot_names_lag_staleness_and_waits(snapshot: Snapshot) -> None:
     assert snapshot.staleness_tokens == {0: 40, 1: 40}
     assert [w.process for w in snapshot.waits] == ["trainer"]
     assert snapshot.midtrain_loss == 1.5
+
+
+def test_a_pool_that_refuses_a_version_is_the_first_reason_for_a_stall(
+    snapshot: Snapshot, tmp_path: Path
+) -> None:
+    """Everybody waited, and nobody said that no pool could prove the version."""
+    workspace = Workspace(tmp_path)
+    why = "this pool computes other logprobs than the trainer"
+    refused = Quarantine(version=2, reason=why, tries=3, at=T0 - 60)
+    ledger = Ledger.open(workspace.ledger)
+    ledger.record_pool(report().model_copy(update={"quarantined": (refused,)}), now=T0)
+    ledger.close()
+    error = str(stalled(take_snapshot(workspace, now=T0 + 1), "eval-midtrained", 300.0))
+    assert f"pool paris waits 61 s for a version that it can prove, {why}" in error
+    assert "(owner: pool paris)" in error
+    assert "paris" not in str(stalled(snapshot, "eval-midtrained", 300.0))
 
 
 def test_every_kind_of_view_says_who_waits_for_whom(snapshot: Snapshot) -> None:

@@ -197,10 +197,16 @@ def damage_history(draw: Random, ours: History, theirs: History) -> Objects:
     return objects
 
 
+BOMBS = tuple(
+    zstandard.ZstdCompressor(write_content_size=says).compress(bytes(size))
+    for size in (2**20, 2**26, 2**27)
+    for says in (True, False)
+)
+"""Small bytes that unpack to many, or say so; made once, as that takes what they unpack to."""
+
+
 def _bomb(draw: Random) -> bytes:
-    """Small bytes that unpack to many, or say so."""
-    size = draw.choice((2**20, 2**26, 2**27))
-    bomb = zstandard.ZstdCompressor(write_content_size=draw.random() < 0.5).compress(bytes(size))
+    bomb = draw.choice(BOMBS)
     return bomb if draw.random() < 0.5 else damaged_bytes(draw, bomb)
 
 

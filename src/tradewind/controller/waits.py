@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts
 from tradewind.types.record import Record
+from tradewind.types.weights import PoolReport
 
 
 class Wait(Record):
@@ -96,12 +99,19 @@ def _pools(facts: Facts, config: ControllerConfig) -> str | None:
     wanted = set(facts.counts.evals_waiting_for) - {pool.version for pool in serving}
     if wanted:
         versions = ", ".join(f"{pool.pool} {pool.version}" for pool in serving)
-        return f"the evaluation asks for version {min(wanted)}, pools serve: {versions}"
+        asked = f"the evaluation asks for version {min(wanted)}, pools serve: {versions}"
+        return "; ".join([asked, *_refusals(serving)])
     if facts.steps_to_come and facts.stale_pools(config):
         pool = max(serving, key=lambda p: p.version)
         why = f" ({pool.detail})" if pool.detail else ""
-        return f"{pool.pool} serves version {pool.version}, newest is {facts.counts.version}{why}"
+        behind = f"{pool.pool} serves version {pool.version}, newest is {facts.counts.version}{why}"
+        return "; ".join([behind, *_refusals(serving)])
     return None
+
+
+def _refusals(serving: Iterable[PoolReport]) -> list[str]:
+    """Why pools did not take what came."""
+    return [f"{p.pool} refuses: {p.quarantined[-1].reason}" for p in serving if p.quarantined]
 
 
 def _workers(facts: Facts) -> str:

@@ -6,6 +6,7 @@ Read from the ledger and the small files of the workspace only; no process is as
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.ledger import Ledger
@@ -126,7 +127,7 @@ def read_losses(ledger: Ledger) -> list[tuple[int, float]]:
 def _compose(ledger: Ledger, stages: StagesFile, at: float) -> Snapshot:
     with ledger.read() as conn:
         steps = read_steps(conn)
-    counts = ledger.counts()
+    counts, reports = ledger.counts(), ledger.pools()
     stage, seconds = _stage(stages)
     progress, planned = _progress(ledger, stages, stage, steps)
     chats = [c for c in ledger.user_chats(since=at - RECENT_S) if c.ttft_s is not None]
@@ -153,12 +154,27 @@ def _compose(ledger: Ledger, stages: StagesFile, at: float) -> Snapshot:
         midtrain_loss=losses[-1][1] if losses else None,
         heldout={e: ledger.eval_result(e).overall for e in ledger.evals()},
         rollouts=counts.rollouts,
-        pools=tuple(_pool_line(report, counts.version, at) for report in ledger.pools()),
+        pools=tuple(_pool_line(report, counts.version, at) for report in reports),
         user_chats=counts.user_chats,
         ttft_ms_p50=quantile(times, 0.50),
         ttft_ms_p99=quantile(times, 0.99),
-        beats=tuple(ledger.beats()),
+        beats=(*_refusals(reports), *ledger.beats()),
     )
+
+
+def _refusals(reports: Iterable[PoolReport]) -> Iterator[Beat]:
+    """Pools that stay behind because a version failed its proof: everybody else waits for them."""
+    for report in reports:
+        if report.quarantined:
+            newest = report.quarantined[-1]
+            yield Beat(
+                process=f"pool {report.pool}",
+                doing=f"version {report.version}",
+                waiting_for=f"a version that it can prove, {newest.reason}",
+                owner=f"pool {report.pool}",
+                since=newest.at,
+                at=report.at,
+            )
 
 
 def _stage(stages: StagesFile) -> tuple[str, float]:

@@ -107,7 +107,9 @@ class Learner:
         logp, _ = self.policy(plant(ordered, 0).to(self.ranks.device))
         self.ranks.release(self.policy)
         parts = logp.float().cpu().split([len(sample.ids) - 1 for sample in ordered])
-        found = {s.ids: Probe.of(s.ids, p.tolist()) for s, p in zip(ordered, parts, strict=True)}
+        dtype = str(self.policy.inner.dtype).removeprefix("torch.")
+        pairs = zip(ordered, parts, strict=True)
+        found = {s.ids: Probe.of(s.ids, p.tolist(), dtype) for s, p in pairs}
         return tuple(found[ids] for ids in sequences)
 
     def update(self, lr: float, scale: float, number: int) -> float:

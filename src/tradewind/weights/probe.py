@@ -39,6 +39,8 @@ class Probe(Record):
     ids: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=2, max_length=1024)]
     logprobs: tuple[Logprob, ...]
     """Natural-log probability of `ids[i + 1]` given `ids[: i + 1]`, at temperature 1."""
+    dtype: str = "float32"
+    """Of the arithmetic that computed them."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -47,12 +49,13 @@ class Probe(Record):
         return self
 
     @classmethod
-    def of(cls, ids: Ids, logprobs: Sequence[float]) -> Probe:
+    def of(cls, ids: Ids, logprobs: Sequence[float], dtype: str = "float32") -> Probe:
         """Rounded to a millionth, a tenth of what fp32 arithmetic decides: manifests stay small.
 
         A value above 0, which only rounding makes, becomes 0.
         """
-        return cls(ids=ids, logprobs=tuple(min(0.0, round(float(p), 6)) for p in logprobs))
+        rounded = tuple(min(0.0, round(float(p), 6)) for p in logprobs)
+        return cls(ids=ids, logprobs=rounded, dtype=dtype)
 
 
 def draw_ids(vocabulary: int, seed: str, text: Sequence[int] = ()) -> tuple[Ids, ...]:
