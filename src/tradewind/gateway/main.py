@@ -42,7 +42,6 @@ from tradewind.types import UserError
 
 log = logging.getLogger(__name__)
 
-
 _SWITCH_S = 0.0005
 """How long the ledger's thread may keep the event loop from running, in seconds."""
 _GRACE_S = 3
