@@ -56,6 +56,11 @@ class Speech:
         self._answer.stop_string = self.stopped
         self._answer.call(said)
 
+    @property
+    def over_budget(self) -> bool:
+        """Whether the answer must end here, and there is something of it."""
+        return bool(self._answer.output_tokens) and self._answer.over_budget
+
     def _take(self, ids: Sequence[int]) -> int:
         for number, token in enumerate(ids):
             searched = max(0, len(self._text) - max(map(len, self._stops)))

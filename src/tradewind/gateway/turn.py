@@ -212,7 +212,7 @@ class TurnRun:
         self._parts.metrics.lost_tokens[cause] += self._answer.output_tokens
         self._conversation.keep(turn.model_copy(update={"state": TurnState.LOST}))
         journal = self._parts.journal
-        await journal.write(journal.ledger.lose_turn, turn.turn_id)
+        await journal.write(journal.ledger.lose_turn, turn.turn_id, self._answer.output_tokens)
         event = Event(
             at=time.time(),
             process="gateway",
