@@ -12,7 +12,7 @@ from tradewind.gateway.conversation import Attempt, Conversation
 from tradewind.gateway.meter import Meter
 from tradewind.gateway.refusal import Refusal, bad_request, ended
 from tradewind.gateway.session import Sessions
-from tradewind.gateway.turn import Parts, Placed, TurnRun
+from tradewind.gateway.turn import Parts, Placed, TurnRun, begin
 from tradewind.ledger.turns import Session
 from tradewind.types import FinishReason, TurnId, UserError
 
@@ -49,7 +49,9 @@ class Traffic:
         if conversation.meter.left <= 0:
             return self._last_word(conversation, call)
         ask = self._place(conversation, call)
-        reply = Reply([Answer(session.rollout_id, conversation.meter) for _ in range(call.sampling.n)])
+        reply = Reply(
+            [Answer(session.rollout_id, conversation.meter) for _ in range(call.sampling.n)]
+        )
         most = self._parts.config.max_parallel
         crowded = len(conversation.in_flight) + call.sampling.n > most
         conversation.attempts.append(Attempt(reply, call.digest, call.idempotency_key))
@@ -68,6 +70,8 @@ class Traffic:
             placement = conversation.place(call.messages, self._parts.renderer, call.tools)
         except UserError as error:
             raise bad_request(str(error), param="messages") from error
+        call, ids = begin(call, placement.prompt_ids, self._parts.renderer)
+        placement = replace(placement, prompt_ids=ids)
         left = max(1, conversation.meter.left // call.sampling.n)
         most = min(call.sampling.max_tokens, left)
         return Placed(replace(call, sampling=replace(call.sampling, max_tokens=most)), placement)
