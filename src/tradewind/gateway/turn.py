@@ -28,6 +28,7 @@ from tradewind.gateway.metrics import Metrics
 from tradewind.gateway.refusal import Refusal, broke_off, context_overflow, ended
 from tradewind.gateway.router import Route, Router
 from tradewind.ledger.turns import Session
+from tradewind.render.parts import count_parts
 from tradewind.render.renderer import Renderer
 from tradewind.types import (
     Conflict,
@@ -189,10 +190,15 @@ class TurnRun:
         elif placement.tainted:
             await self._lose(turn, "tainted", "it continues an answer that never came back")
         else:
+            completion = got.completion()
+            read_as = self._call.tools if self._call.calls else ()
             done = turn.model_copy(
                 update={
                     "state": TurnState.DONE,
-                    "completion": got.completion(),
+                    "completion": completion,
+                    "parts": count_parts(
+                        self._parts.renderer, turn.prompt_ids, completion.output_ids, read_as
+                    ),
                     "text": self._answer.text,
                     "tool_calls": self._answer.tool_calls,
                     "finished_at": time.time(),
