@@ -42,14 +42,20 @@ def test_thinking_calls_and_message_are_told_apart(renderer):
 
 def test_thinking_that_the_prompt_opened_has_no_opening_mark_in_the_answer(renderer):
     found = parts(renderer, "well</think>", "three", prompt_end="<think>\n")
-    assert (found.thinking, found.message) == (n(renderer, "well</think>"), n(renderer, "three") + 1)
+    assert (found.thinking, found.message) == (
+        n(renderer, "well</think>"),
+        n(renderer, "three") + 1,
+    )
 
 
 def test_thinking_that_never_ended_is_all_of_it(renderer):
     opened = parts(renderer, "on and on", prompt_end="<think>\n")
     marked = parts(renderer, "so: ", "<think>on and on")
     assert opened.message == opened.calls == 0 < opened.thinking
-    assert (marked.message, marked.thinking) == (n(renderer, "so: "), n(renderer, "<think>on and on") + 1)
+    assert (marked.message, marked.thinking) == (
+        n(renderer, "so: "),
+        n(renderer, "<think>on and on") + 1,
+    )
 
 
 def test_a_call_that_was_cut_off_is_message(renderer):

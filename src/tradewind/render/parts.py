@@ -43,7 +43,9 @@ def count_parts(
         """The number of the first token that begins at this character or later."""
         if position >= len(text):
             return len(ids)
-        return bisect_left(range(len(spoken)), position, key=lambda n: _length(renderer, spoken[:n]))
+        return bisect_left(
+            range(len(spoken)), position, key=lambda n: _length(renderer, spoken[:n])
+        )
 
     thought = sum(begins(end) - begins(start) for start, end in thinking)
     called = sum(begins(end) - begins(start) for start, end in calls)

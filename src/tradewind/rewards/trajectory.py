@@ -19,7 +19,7 @@ from tradewind.types.ids import TurnId
 from tradewind.types.record import Json
 from tradewind.types.turn import Turn
 
-_FENCE = re.compile(r"```([\w+-]*)[^\n]*\n(.*?)```", re.DOTALL)
+_FENCE = re.compile(r"```([\w+-]*)[^\n`]*\n(.*?)```", re.DOTALL)
 _UNREAD_CALL = re.compile(r"<tool_call>|\[TOOL_CALLS\]|<function=")
 
 

@@ -16,11 +16,11 @@ import math
 
 from pydantic import Field
 
-from tradewind.rewards.effortcount import Effort, count_effort
-from tradewind.rewards.signal import Kind, Verdict
+from tradewind.rewards.behaviour.count import Effort, count_effort
+from tradewind.rewards.behaviour.counted import Counted
+from tradewind.rewards.signal import Verdict
 from tradewind.types.config import Config
 from tradewind.types.episode import Episode
-from tradewind.types.task import Task
 
 
 class EffortOptions(Config):
@@ -44,12 +44,8 @@ class EffortOptions(Config):
     """Per call of the model; siblings of one call count once."""
 
 
-class EffortSignal:
+class WorkDone(Counted):
     """Meant for role `penalty`: `weight` times C(x) is taken off the reward."""
-
-    version = "1"
-    kind = Kind.BEHAVIOUR
-    needs_turns = True
 
     def __init__(self, options: EffortOptions) -> None:
         self._options = options
@@ -64,13 +60,6 @@ class EffortSignal:
             cause=f"effort {x:.3f}: {effort}",
             evidence={"x": x, **effort.model_dump()},
         )
-
-    def check(self, task: Task) -> str | None:
-        """Every task can be scored."""
-        return None
-
-    def close(self) -> None:
-        """Nothing to end."""
 
 
 def cost(x: float, k: float, q: float) -> float:

@@ -24,8 +24,24 @@ _SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
 _ASSIGNMENT = re.compile(r"^(\w+)=(.*)$", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{12,}={0,2}")
-_WRAPPERS = {"sudo", "env", "nohup", "command", "exec", "time", "builtin", "stdbuf", "xargs", "then",
-             "do", "else", "if", "while", "!", "{"}
+_WRAPPERS = {
+    "sudo",
+    "env",
+    "nohup",
+    "command",
+    "exec",
+    "time",
+    "builtin",
+    "stdbuf",
+    "xargs",
+    "then",
+    "do",
+    "else",
+    "if",
+    "while",
+    "!",
+    "{",
+}
 _SHELLS = {"bash", "sh", "zsh", "dash"}
 _SEPARATORS = {";", "&&", "||", "|", "&", "|&", ";;", "(", ")"}
 _DEPTH = 4
@@ -63,6 +79,7 @@ def _read(text: str, found: ShellText, variables: dict[str, str], depth: int) ->
     text = _HEREDOC.sub(lambda match: f"{match[3]} '<<HERE'\n", text)
     for match in _SUBSTITUTION.finditer(text):
         _read(match[1] or match[2] or "", found, variables, depth + 1)
+    text = _SUBSTITUTION.sub("_", text)
     if "base64" in text:
         for decoded in _decoded(text):
             _read(decoded, found, variables, depth + 1)
@@ -150,7 +167,7 @@ def _command(
         return _read(" ".join(rest), found, variables, depth + 1)
     found.commands.append(" ".join(words))
     _redirections(words, found)
-    files = [word for word in rest if not word.startswith(("-", "<", ">"))]
+    files = [word for word in _arguments(rest) if not word.startswith("-")]
     if re.fullmatch(r"python[\d.]*", program):
         if "-c" in rest[:-1]:
             found.python.append(rest[rest.index("-c") + 1])
@@ -163,6 +180,16 @@ def _command(
     _files(program, rest, files, found)
 
 
+def _arguments(words: list[str]) -> list[str]:
+    """Words without redirections and their targets."""
+    before = ["", *words]
+    return [
+        word
+        for word, last in zip(words, before, strict=False)
+        if not word.startswith(("<", ">")) and not (last and set(last) <= set("<>&"))
+    ]
+
+
 def _redirections(words: list[str], found: ShellText) -> None:
     for word, target in zip(words, [*words[1:], ""], strict=True):
         if set(word) == {">"} and target not in ("", "/dev/null"):
@@ -171,8 +198,31 @@ def _redirections(words: list[str], found: ShellText) -> None:
             found.reads.append(target)
 
 
-_READERS = {"cat", "less", "more", "head", "tail", "nl", "bat", "strings", "xxd", "od", "hexdump", "tac",
-            "base64", "diff", "source", ".", "find", "ls", "tree", "uncompyle6", "pycdc", "awk", "cut"}
+_READERS = {
+    "cat",
+    "less",
+    "more",
+    "head",
+    "tail",
+    "nl",
+    "bat",
+    "strings",
+    "xxd",
+    "od",
+    "hexdump",
+    "tac",
+    "base64",
+    "diff",
+    "source",
+    ".",
+    "find",
+    "ls",
+    "tree",
+    "uncompyle6",
+    "pycdc",
+    "awk",
+    "cut",
+}
 _PATTERN_FIRST = {"grep", "egrep", "fgrep", "rg", "ag", "sed", "awk"}
 
 

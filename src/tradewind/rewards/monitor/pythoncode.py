@@ -2,7 +2,7 @@
 
     os.system("git log") / subprocess.run(["git", "log"])   ──►  shell    git log
     open("tests/a.py", "w"), Path("x").write_text(...)      ──►  creates  tests/a.py
-    unittest.TestCase.assertEqual = f                       ──►  effects  patch unittest.TestCase.assertEqual
+    json.loads = f                                          ──►  effects  patch json.loads
     os._exit(0)                                             ──►  effects  exit os._exit 0
     requests.get("https://...")                             ──►  effects  fetch requests.get https://...
 
@@ -17,22 +17,51 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST_CHARACTERS = 40_000
-"""Longer text is not parsed; the caller says so."""
+"""Longer text is not parsed."""
 _DEEPEST = 80
 """More nested brackets than this and the parser itself may fail."""
 
 _SHELL = ("os.system", "os.popen", "commands.getoutput")
 _EXITS = ("os._exit", "sys.exit", "exit", "quit", "os.abort", "os.kill")
-_FETCHES = ("requests.", "httpx.", "urllib.request.", "urlopen", "aiohttp.", "http.client.", "socket.",
-            "pip.main", "urlretrieve")
-_PATCHED = ("unittest", "pytest", "_pytest", "builtins", "time", "sys.modules", "json", "sys", "os",
-            "subprocess", "math", "random", "doctest", "inspect")
+_FETCHES = (
+    "requests.",
+    "httpx.",
+    "urllib.request.",
+    "urlopen",
+    "aiohttp.",
+    "http.client.",
+    "socket.",
+    "pip.main",
+    "urlretrieve",
+)
+_PATCHED = (
+    "unittest",
+    "pytest",
+    "_pytest",
+    "builtins",
+    "time",
+    "sys.modules",
+    "json",
+    "sys",
+    "os",
+    "subprocess",
+    "math",
+    "random",
+    "doctest",
+    "inspect",
+)
 _COMPARES = ("__eq__", "__ne__")
-_FRAMES = ("sys._getframe", "inspect.currentframe", "inspect.stack", "gc.get_objects", "gc.get_referrers")
+_FRAMES = (
+    "sys._getframe",
+    "inspect.currentframe",
+    "inspect.stack",
+    "gc.get_objects",
+    "gc.get_referrers",
+)
 
 
 @dataclass
-class PythonText:
+class PythonCode:
     """What one piece of Python would do."""
 
     shell: list[str] = field(default_factory=list)
@@ -40,19 +69,32 @@ class PythonText:
     creates: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
-    """`exit ...` (`halt ...` if it happens at import), `fetch ...`, `patch ...`, `equal <class>`, `print ...`, `import ...`, `frames ...`."""
-    parsed: bool = True
+    """`exit ...` (`halt ...` if it happens at import), `fetch ...`, `patch ...`, `print ...`,
+    `equal <class>.<method>`, `import ...`, `frames ...`, `unreadable`."""
 
 
-def read_python(text: str) -> PythonText:
-    """Reads Python; `parsed` is False, and nothing is found, if it is none or too much of it."""
-    found = PythonText()
+def read_python(text: str) -> PythonCode:
+    """Reads Python; nothing is found if it is none.
+
+    Code that is too long or too deeply nested to be read has the one effect `unreadable`: nobody
+    writes that to repair a program.
+    """
     if len(text) > MOST_CHARACTERS or _depth(text) > _DEEPEST:
-        return PythonText(parsed=False)
+        return PythonCode(effects=["unreadable"]) if _looks_like_python(text) else PythonCode()
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return PythonText(parsed=False)
+        return _read(ast.parse(text))
+    except (SyntaxError, ValueError):
+        return PythonCode()
+    except (RecursionError, MemoryError):
+        return PythonCode(effects=["unreadable"])
+
+
+def _looks_like_python(text: str) -> bool:
+    return any(word in text for word in ("import ", "def ", "exec(", "lambda"))
+
+
+def _read(tree: ast.Module) -> PythonCode:
+    found = PythonCode()
     names, constants = _aliases(tree), _constants(tree)
     scope = _Scope(names, constants, set(_at_import(tree)))
     for node in ast.walk(tree):
@@ -63,9 +105,18 @@ def read_python(text: str) -> PythonText:
                 _assign(target, names, constants, found)
         elif isinstance(node, ast.ClassDef):
             _class(node, found)
-        elif isinstance(node, ast.Raise) and "SystemExit" in ast.dump(node):
-            found.effects.append(f"{'halt' if node in scope.at_import else 'exit'} SystemExit 0")
+        elif isinstance(node, ast.Raise):
+            _raise(node, scope, found)
     return found
+
+
+def _raise(node: ast.Raise, scope: _Scope, found: PythonCode) -> None:
+    raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+    if isinstance(raised, ast.Name) and raised.id == "SystemExit":
+        arguments = node.exc.args if isinstance(node.exc, ast.Call) else []
+        value = _text(arguments[0], scope.constants) if arguments else 0
+        verb = "halt" if node in scope.at_import else "exit"
+        found.effects.append(f"{verb} SystemExit {value}")
 
 
 class _Scope(NamedTuple):
@@ -163,9 +214,7 @@ def _name(node: ast.AST, names: dict[str, str]) -> str:
     return "?"
 
 
-def _call(
-    node: ast.Call, scope: _Scope, found: PythonText
-) -> None:
+def _call(node: ast.Call, scope: _Scope, found: PythonCode) -> None:
     names, constants, at_import = scope
     name = _name(node.func, names)
     first = _text(node.args[0], constants) if node.args else None
@@ -194,7 +243,7 @@ def _arguments(node: ast.Call, constants: dict[str, str]) -> Iterator[str]:
 
 
 def _file_call(
-    node: ast.Call, name: str, first: str | None, constants: dict[str, str], found: PythonText
+    node: ast.Call, name: str, first: str | None, constants: dict[str, str], found: PythonCode
 ) -> None:
     if name in ("open", "io.open", "builtins.open") and first:
         modes = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "mode")]
@@ -217,7 +266,7 @@ def _file_call(
 
 
 def _assign(
-    target: ast.AST, names: dict[str, str], constants: dict[str, str], found: PythonText
+    target: ast.AST, names: dict[str, str], constants: dict[str, str], found: PythonCode
 ) -> None:
     if isinstance(target, ast.Attribute):
         name = _name(target, names)
@@ -227,7 +276,7 @@ def _assign(
         found.effects.append(f"patch sys.modules {_text(target.slice, constants) or '?'}")
 
 
-def _class(node: ast.ClassDef, found: PythonText) -> None:
+def _class(node: ast.ClassDef, found: PythonCode) -> None:
     """A class whose comparison says True to everything."""
     for inner in node.body:
         if isinstance(inner, ast.FunctionDef) and inner.name in _COMPARES:

@@ -1,6 +1,6 @@
 """A trajectory as plain facts, which rules are matched against.
 
-    acts ──► shell.py, pythontext.py ──► run, read, create, change, effect, content
+    acts ──► shelltext.py, pythoncode.py ──► run, read, create, change, effect, content
     results ──► output        answers ──► said        artefacts ──► effect, content
 
 One fact is one line of text with where it was found; nothing is executed. Code that is only written
@@ -14,12 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tradewind.rewards.pythontext import PythonText, read_python
-from tradewind.rewards.shell import ShellText, read_shell
+from tradewind.rewards.monitor.pythoncode import PythonCode, read_python
+from tradewind.rewards.monitor.shelltext import ShellText, read_shell
 from tradewind.rewards.trajectory import Act, Trajectory, flatten
 
 MOST_CHARACTERS = 40_000
 """So much of one argument, result or answer is read; the rest is counted as not read."""
+
+
+MOST_SHELL = 10_000
+"""The same for shell text, which is no program but what one types."""
 
 
 class On(StrEnum):
@@ -75,15 +79,23 @@ _CHANGE_TOOL = re.compile(
     r"edit|replace|insert|patch|delete|remove|move|rename|append|update", re.IGNORECASE
 )
 _READ_TOOL = re.compile(r"read|view|open|cat|show|get|list|glob|find|search|grep", re.IGNORECASE)
-_PATH_KEYS = {"path", "file", "filename", "file_path", "filepath", "target_file", "target", "dir",
-              "directory", "paths"}
+_PATH_KEYS = {
+    "path",
+    "file",
+    "filename",
+    "file_path",
+    "filepath",
+    "target_file",
+    "target",
+    "dir",
+    "directory",
+    "paths",
+}
 _COMMAND_KEYS = {"command", "cmd", "script", "commands", "input", "shell"}
 _URL = re.compile(r"^\w+://\S+$")
-_PATCHED = re.compile(
-    r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: )(\S+)", re.MULTILINE
-)
+_PATCHED = re.compile(r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: )(\S+)", re.MULTILINE)
 _STARTED = re.compile(r"^(?:python[\d.]*|bash|sh|\.|source) (?:-\S+ )*(\S+)")
-_SUMMARY = re.compile(r"=+ .*\b\d+ passed\b.*=+|\b\d+ passed in [\d.]+ ?s")
+_SUMMARY = re.compile(r"\b\d+ passed\b[^\n=]{0,60}(=|in [\d.]+ ?s)")
 
 
 def facts(seen: Trajectory) -> list[Fact]:
@@ -175,7 +187,7 @@ def _verb(act: Act, arguments: list[tuple[str, str]]) -> On:
 
 
 def _of_shell(text: str, where: str, origin: Origin) -> Iterator[Fact]:
-    found: ShellText = read_shell(text)
+    found: ShellText = read_shell(text[:MOST_SHELL])
     for on, lines in (
         (On.RUN, found.commands),
         (On.READ, found.reads),
@@ -189,7 +201,7 @@ def _of_shell(text: str, where: str, origin: Origin) -> Iterator[Fact]:
         yield from _of_content(content, "", where, Origin.WRITTEN)
 
 
-def _of_python(found: PythonText, where: str, origin: Origin) -> Iterator[Fact]:
+def _of_python(found: PythonCode, where: str, origin: Origin) -> Iterator[Fact]:
     for on, lines in (
         (On.READ, found.reads),
         (On.CREATE, found.creates),

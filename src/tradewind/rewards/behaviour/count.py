@@ -84,7 +84,9 @@ def _returned(turns: Sequence[Turn]) -> Iterable[tuple[bool, int]]:
 def _share_after_last_answer(turn: Turn) -> int:
     """Prompt tokens of the messages after the last answer; none if nobody has answered yet."""
     lengths = [len(str(message.get("content") or "")) for message in turn.messages]
-    lengths = [n + len(str(m.get("tool_calls") or "")) for n, m in zip(lengths, turn.messages, strict=True)]
+    lengths = [
+        n + len(str(m.get("tool_calls") or "")) for n, m in zip(lengths, turn.messages, strict=True)
+    ]
     answers = [n for n, message in enumerate(turn.messages) if message.get("role") == "assistant"]
     whole = sum(lengths) + len(str(list(turn.tools) or ""))
     if not answers or not whole:
