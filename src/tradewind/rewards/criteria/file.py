@@ -99,9 +99,10 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines()
         self.faults: list[Fault] = []
+        self._noted: set[tuple[int | None, str]] = set()
 
     def rubric(self, data: dict[str, Any]) -> Rubric | None:
-        for key in data.keys() - set(RUBRIC_KEYS):
+        for key in [key for key in data if key not in RUBRIC_KEYS]:
             self._unknown(None, "the file", key, RUBRIC_KEYS)
         tables = data.get("criteria")
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
@@ -112,9 +113,11 @@ class _Reader:
         criteria = [self._criterion(number, table) for number, table in enumerate(tables)]
         ids = [criterion.id for criterion in criteria if criterion is not None]
         for twice in sorted({name for name in ids if ids.count(name) > 1}):
-            self._note(
-                None, "id", f"two criteria are called {twice!r}", "give each an id of its own"
-            )
+            what = f"two criteria are called {twice!r}"
+            self._note(None, "id", what, "give each an id of its own")
+        for key in ("rubric", "version"):
+            if not data.get(key):
+                self._note(None, key, f"the file has no {key}", f'write {key} = "..." at its top')
         try:
             return Rubric(
                 name=data.get("rubric", ""),
@@ -125,18 +128,13 @@ class _Reader:
         except ValidationError as error:
             self._invalid(None, "the file", error)
             return None
-        finally:
-            for key in ("rubric", "version"):
-                if not data.get(key):
-                    fix = f'write {key} = "..." at the top of the file'
-                    self._note(None, key, f"the file has no {key}", fix)
 
     def _criterion(self, number: int, table: dict[str, Any]) -> Criterion | None:
         name = str(table.get("id", f"criterion {number + 1}"))
-        for key in table.keys() - set(CRITERION_KEYS):
+        for key in [key for key in table if key not in CRITERION_KEYS]:
             self._unknown(number, name, key, CRITERION_KEYS)
         fields = {k: v for k, v in table.items() if k in Criterion.model_fields and k != "examples"}
-        for key in fields.keys() & _CHOICES.keys():
+        for key in [key for key in fields if key in _CHOICES]:
             self._choice(number, name, key, fields[key])
         fields["evidence"] = tuple(self._evidence(number, name, table.get("evidence", ["answer"])))
         for key in ("levels", "allow"):
@@ -187,7 +185,7 @@ class _Reader:
     def _example(
         self, number: int, name: str, kind: str, table: dict[str, Any], names: list[str]
     ) -> Iterator[Example]:
-        for key in table.keys() - {*names, *EXAMPLE_KEYS}:
+        for key in [key for key in table if key not in (*names, *EXAMPLE_KEYS)]:
             self._unknown(number, name, key, (*names, *EXAMPLE_KEYS))
         missing = [key for key in names if key not in table]
         if missing:
@@ -211,8 +209,8 @@ class _Reader:
     def _invalid(self, number: int | None, name: str, error: ValidationError) -> None:
         for fault in error.errors():
             key = str(fault["loc"][0]) if fault["loc"] else ""
-            if key in _CHOICES or (number is None and key in ("name", "version", "criteria")):
-                continue  # said before, with the nearest choice
+            if key == "criteria" or (number, "rubric" if key == "name" else key) in self._noted:
+                continue  # said before, and better
             said = fault["msg"].removeprefix("Value error, ")
             what = f"{name}: {key} = {fault['input']!r}: {said}" if key else f"{name}: {said}"
             if fault["type"] == "missing":
@@ -221,6 +219,7 @@ class _Reader:
 
     def _note(self, number: int | None, key: str, what: str, fix: str) -> None:
         line = self._line(number, key)
+        self._noted.add((number, key))
         self.faults.append(Fault("the file" if line is None else f"line {line}", what, fix))
 
     def _line(self, number: int | None, key: str) -> int | None:
@@ -240,7 +239,7 @@ class _Reader:
 
 def _nearest(said: str, known: Collection[str], otherwise: str) -> str:
     near = difflib.get_close_matches(said, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"{otherwise}: {', '.join(known)}"
+    return f"did you mean {str(near[0])!r}?" if near else f"{otherwise}: {', '.join(known)}"
 
 
 def _text_of(path: Path) -> str:

@@ -256,8 +256,9 @@ def _usage(answer: dict[str, Any]) -> tuple[int, int] | None:
     """Tokens of prompt and reply as reported; None if that is no pair of counts."""
     usage = answer.get("usage") or {}
     sent, got = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    known = isinstance(sent, int) and isinstance(got, int) and min(sent, got) >= 0
-    return (sent, got) if known else None
+    if isinstance(sent, int) and isinstance(got, int) and min(sent, got) >= 0:
+        return sent, got
+    return None
 
 
 def _retry_after(headers: httpx.Headers) -> float:
