@@ -11,8 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tradewind.rewards.config import RewardConfig
-from tradewind.rewards.resultset import ResultSet
+from tradewind.rewards.resultset import ResultSet, ResultSetOptions
 
 
 @pytest.fixture
@@ -33,6 +32,6 @@ def database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reward(database: Path):
-    verifier = ResultSet(RewardConfig(database=database, deadline_s=5.0))
+    verifier = ResultSet(ResultSetOptions(database=database, deadline_s=5.0))
     yield verifier
     verifier.close()

@@ -11,20 +11,36 @@ the child) is graded 0; only the verifier's own failure raises `VerifierFailed`.
 from __future__ import annotations
 
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from tradewind.rewards import sql_child
-from tradewind.rewards.config import RewardConfig
-from tradewind.rewards.process import KillableProcess, NoAnswer
-from tradewind.rewards.reward import Verdict, VerifierFailed
+from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.rows import difference
+from tradewind.rewards.sandbox.box import Box
+from tradewind.rewards.sandbox.fair import GradersFault, PolicysFault, fairly
+from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
+from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
-from tradewind.types.outcome import Outcome
 from tradewind.types.task import Task
+
+
+class ResultSetOptions(ProcessOptions):
+    """What `resultset` takes."""
+
+    database: Path | None = None
+    """SQLite file on which candidate and reference run; read-only."""
+    max_steps: int = Field(default=50_000_000, gt=0)
+    """Limit of one query in instructions of SQLite's virtual machine: the same on every machine,
+    so that a verdict of "too slow" does not depend on load."""
+    max_rows: int = Field(default=1000, gt=0)
+    """A query that returns more rows is wrong; a reference that does is refused."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +53,23 @@ class Table:
 
 
 class ResultSet:
-    """Implements `Reward`."""
+    """Implements `Signal`."""
 
-    name = "resultset"
     version = "1"
+    kind = Kind.EXECUTABLE
+    needs_turns = False
 
-    def __init__(self, config: RewardConfig) -> None:
+    def __init__(self, config: ResultSetOptions) -> None:
         """Raises `UserError` if the database is missing or is none."""
         self._config = config
         database = _existing(config.database)
-        argv = [sys.executable, "-I", str(Path(sql_child.__file__)), str(database)]
-        self._process = KillableProcess(
-            argv, memory_mb=config.memory_mb, max_bytes=config.max_bytes
-        )
+        box = Box(Level.L1, config.limits())
+        self._process = KillableProcess(box, Path(sql_child.__file__), str(database.resolve()))
         self._references: dict[str, Table] = {}
 
-    def score(self, task: Task, outcome: Outcome) -> Verdict:
+    def score(self, episode: Episode) -> Verdict:
         """1.0 if the result sets are the same, else 0.0 with the difference as evidence."""
-        sql = outcome.artefacts.get("sql")
+        task, sql = episode.task, episode.outcome.artefacts.get("sql")
         if not isinstance(sql, str) or not sql.strip():
             return Verdict(value=0.0, cause="no SQL was reported")
         expected = self._reference(task.reference["sql"])
@@ -79,35 +94,31 @@ class ResultSet:
 
     def close(self) -> None:
         """End the child."""
-        self._process.kill()
+        self._process.close()
 
     def _reference(self, sql: str) -> Table:
         """The reference's rows; the database is read-only, so they are computed once."""
         if sql not in self._references:
             try:
-                self._references[sql] = self._run(sql)
+                self._references[sql] = self._run(sql, self._config.deadline_s)
             except NoAnswer as error:
                 raise VerifierFailed(f"the reference query: {error}") from error
         return self._references[sql]
 
     def _candidate(self, sql: str, known_good: str) -> Table:
-        """The candidate's rows.
-
-        A child that dies may be the machine's fault, so it is asked again; after a second death a
-        query that is known to work shows whose fault it was.
-        """
-        for _ in range(2):
-            try:
-                return self._run(sql)
-            except NoAnswer as error:
-                why = str(error)
+        """The candidate's rows; `known_good` shows whose fault it is if there are none."""
         try:
-            self._run(known_good)
-        except NoAnswer as error:
-            raise VerifierFailed(f"the verifier's process does not work: {error}") from error
-        return Table(error=f"the query was killed twice ({why})")
+            return fairly(
+                lambda seconds: self._run(sql, seconds),
+                lambda: self._run(known_good, self._config.deadline_s),
+                self._config.deadline_s,
+            )
+        except PolicysFault as error:
+            return Table(error=str(error))
+        except GradersFault as error:
+            raise VerifierFailed(str(error)) from error
 
-    def _run(self, sql: str) -> Table:
+    def _run(self, sql: str, deadline_s: float) -> Table:
         config = self._config
         question = {
             "sql": sql,
@@ -115,7 +126,7 @@ class ResultSet:
             "max_rows": config.max_rows,
             "max_bytes": config.max_bytes,
         }
-        answer = self._process.ask(question, config.deadline_s)
+        answer = self._process.ask(question, deadline_s)
         if "error" in answer:
             return Table(error=str(answer["error"]))
         return Table(answer["columns"], tuple(tuple(row) for row in answer["rows"]))
@@ -133,7 +144,7 @@ def _existing(database: Path | None) -> Path:
     if database is None:
         raise UserError(
             "the verifier 'resultset' needs a database",
-            fix="set [grader] database to a SQLite file",
+            fix="set options.database of the signal to a SQLite file",
         )
     try:
         with closing(sql_child.connect(str(database))) as connection:
@@ -142,6 +153,6 @@ def _existing(database: Path | None) -> Path:
         raise UserError(
             f"the grader's database cannot be read ({error})",
             value=str(database),
-            fix="set [grader] database to an existing SQLite file",
+            fix="set options.database of the signal to an existing SQLite file",
         ) from error
     return database

@@ -39,5 +39,6 @@ def fairly(attempt: Callable[[float], T], control: Callable[[], object], deadlin
         control()
     except NoAnswer as error:
         raise GradersFault(f"the sandbox does not work: {error}") from error
-    limit = f" within {deadline_s:g} s, and again within {_PATIENCE * deadline_s:g} s"
-    raise PolicysFault(f"{why}{limit}" if late else f"{why}, twice")
+    if late:
+        why = f"it gave no answer within {deadline_s:g} s, nor within {_PATIENCE * deadline_s:g} s"
+    raise PolicysFault(why if late else f"{why}, twice")

@@ -70,6 +70,11 @@ class KillableProcess:
         self.kill()
         self._box.close()
 
+    @property
+    def pid(self) -> int | None:
+        """Of the outermost process of the child; None if none runs."""
+        return None if self._running is None else self._running.child.pid
+
     def _run(self) -> _Running:
         if self._running is not None and self._running.child.poll() is not None:
             self.kill()

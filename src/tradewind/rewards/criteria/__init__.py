@@ -1,0 +1,1 @@
+"""Criteria: what experts write, and what tells them whether it can be judged."""

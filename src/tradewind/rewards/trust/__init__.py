@@ -1,0 +1,1 @@
+"""When a judge may be believed: statistics, evidence, states, alarms."""

@@ -1,0 +1,397 @@
+"""Every measure against a library that others wrote, or against numbers computed by hand."""
+
+from __future__ import annotations
+
+import random
+
+import krippendorff
+import numpy as np
+import pytest
+from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
+from scipy import stats
+from sklearn import metrics
+from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
+from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
+from statsmodels.stats.proportion import proportion_confint, proportions_ztest
+
+from tradewind.rewards.trust.statistics import (
+    Confusion,
+    bootstrap,
+    brier,
+    cohen_kappa,
+    cusum,
+    effective_repeats,
+    expected_calibration_error,
+    gwet_ac1,
+    krippendorff_alpha,
+    majority_accuracy,
+    mcnemar,
+    prediction_powered,
+    repeat_agreement,
+    rogan_gladen,
+    spearman,
+    spearman_within,
+    two_proportions,
+    usable_signal,
+    wilson,
+    wilson_lower,
+    wilson_upper,
+)
+
+
+def binary(seed: int, n: int, rate: float) -> list[int]:
+    rng = random.Random(seed)
+    return [int(rng.random() < rate) for _ in range(n)]
+
+
+# Intervals
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 5), (5, 5), (1, 3), (19, 20), (480, 1000)])
+def test_wilson_is_statsmodels(hits, n):
+    low, high = proportion_confint(hits, n, alpha=0.05, method="wilson")
+    assert wilson(hits, n) == pytest.approx((low, high), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "bound"), [(20, 0.804), (40, 0.860), (60, 0.881), (100, 0.901), (200, 0.918)]
+)
+def test_one_sided_bounds_at_an_observed_share_of_95_percent(n, bound):
+    assert wilson_lower(0.95 * n, n) == pytest.approx(bound, abs=6e-4)
+    assert wilson_upper(0.05 * n, n) == pytest.approx(1 - bound, abs=6e-4)
+
+
+def test_nothing_seen_says_nothing():
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson_lower(0, 0) == 0.0
+    assert wilson_upper(0, 0) == 1.0
+    with pytest.raises(ValueError, match="3 hits of 2"):
+        wilson(3, 2)
+
+
+def test_bootstrap_is_scipys_over_tasks():
+    tasks = list(np.random.default_rng(1).normal(3.0, 2.0, size=80))
+    ours = bootstrap(tasks, lambda some: float(np.mean(some)), seed=7, repeats=2000)
+    theirs = stats.bootstrap(
+        (tasks,), np.mean, method="percentile", n_resamples=2000, rng=np.random.default_rng(3)
+    ).confidence_interval
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.08)
+    assert ours == bootstrap(tasks, lambda some: float(np.mean(some)), seed=7, repeats=2000)
+    assert bootstrap([], lambda some: 1.0, seed=1) is None
+    assert bootstrap([1, 2], lambda some: None, seed=1) is None
+
+
+def test_rollouts_of_a_task_are_not_independent():
+    """40 copies of one rollout say no more than one: the task is what is resampled."""
+    rates = [0.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+    tasks = [[rate] * 40 for rate in rates]
+    low, high = bootstrap(tasks, lambda some: float(np.mean(some)), seed=2)
+    flat = [value for task in tasks for value in task]
+    naive_low, naive_high = bootstrap(flat, lambda some: float(np.mean(some)), seed=2)
+    assert high - low > 3 * (naive_high - naive_low)
+
+
+# Agreement
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kappa_is_scikit_learns_and_statsmodels(seed):
+    a, b = binary(seed, 200, 0.7), binary(seed + 50, 200, 0.6)
+    assert cohen_kappa(a, b) == pytest.approx(metrics.cohen_kappa_score(a, b), abs=1e-12)
+    table = metrics.confusion_matrix(a, b)
+    assert cohen_kappa(a, b) == pytest.approx(reference_kappa(table).kappa, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("base", "kappa", "ac1"), [(0.5, 0.80, 0.80), (0.9, 0.44, 0.88), (0.95, -0.05, 0.89)]
+)
+def test_kappa_falls_with_skew_where_ac1_does_not(base, kappa, ac1):
+    """90 % agree, errors on both sides alike: what is computed in closed form."""
+    n, wrong = 2000, 100  # each way
+    both = round(base * n) - wrong
+    a = [1] * both + [1] * wrong + [0] * wrong + [0] * (n - both - 2 * wrong)
+    b = [1] * both + [0] * wrong + [1] * wrong + [0] * (n - both - 2 * wrong)
+    assert cohen_kappa(a, b) == pytest.approx(kappa, abs=6e-3)
+    assert gwet_ac1(a, b) == pytest.approx(ac1, abs=6e-3)
+
+
+def test_agreement_of_constants():
+    assert cohen_kappa([1, 1, 1], [1, 1, 1]) is None
+    assert gwet_ac1([1, 1, 1], [1, 1, 1]) == 1.0
+    assert krippendorff_alpha([[1, 1, 1], [1, 1, 1]]) is None
+    assert cohen_kappa([], []) is None
+    assert gwet_ac1([], []) is None
+    with pytest.raises(ValueError, match="2 labels of one rater"):
+        cohen_kappa([1, 0], [1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_alpha_with_gaps_is_that_of_krippendorff(seed):
+    rng = random.Random(seed)
+    truth = [rng.randrange(3) for _ in range(60)]
+    raters: list[list[int | None]] = [
+        [
+            None if rng.random() < 0.3 else (label if rng.random() < 0.8 else rng.randrange(3))
+            for label in truth
+        ]
+        for _ in range(4)
+    ]
+    table = [[np.nan if x is None else x for x in row] for row in raters]
+    theirs = krippendorff.alpha(reliability_data=table, level_of_measurement="nominal")
+    assert krippendorff_alpha(raters) == pytest.approx(theirs, abs=1e-12)
+
+
+def test_alpha_needs_an_item_with_two_labels():
+    assert krippendorff_alpha([[1, None], [None, 0]]) is None
+    assert krippendorff_alpha([]) is None
+    with pytest.raises(ValueError, match="a gap"):
+        krippendorff_alpha([[1, 0], [1]])
+
+
+def test_agreement_of_repeats_does_not_depend_on_their_number():
+    def mean(k: int) -> float:
+        rng = random.Random(5)
+        found = repeat_agreement([[rng.random() < 0.8 for _ in range(k)] for _ in range(4000)])
+        assert found is not None
+        return found
+
+    assert mean(2) == pytest.approx(0.8**2 + 0.2**2, abs=0.02)
+    assert mean(7) == pytest.approx(0.8**2 + 0.2**2, abs=0.02)
+    assert repeat_agreement([[1], []]) is None
+
+
+# Accuracy and calibration
+
+
+def test_confusion_is_scikit_learns():
+    judged, truth = binary(1, 300, 0.6), binary(2, 300, 0.5)
+    ours = Confusion.of(judged, truth)
+    no_no, no_yes, yes_no, yes_yes = metrics.confusion_matrix(truth, judged).ravel()
+    assert ours == Confusion(yes_yes, yes_no, no_no, no_yes)
+    assert ours.sensitivity == pytest.approx(metrics.recall_score(truth, judged))
+    assert ours.specificity == pytest.approx(metrics.recall_score(truth, judged, pos_label=0))
+    assert ours.youden == pytest.approx(
+        metrics.balanced_accuracy_score(truth, judged, adjusted=True)
+    )
+    assert ours + Confusion() == ours
+
+
+def test_a_side_without_labels_has_no_rate():
+    only_yes = Confusion.of([1, 0], [1, 1])
+    assert (only_yes.sensitivity, only_yes.specificity, only_yes.youden) == (0.5, None, None)
+    assert only_yes.specificity_interval() == (0.0, 1.0)
+    assert Confusion().base_rate is None
+    assert Confusion().accuracy is None
+
+
+def test_a_constant_judge_is_as_accurate_as_the_base_rate_says():
+    constant = Confusion.of([1] * 9, [1] * 6 + [0] * 3)
+    assert constant.accuracy == constant.constant_accuracy == pytest.approx(2 / 3)
+    assert constant.youden == 0.0
+
+
+def test_brier_is_scikit_learns():
+    rng = random.Random(3)
+    p = [rng.random() for _ in range(100)]
+    y = [int(rng.random() < x) for x in p]
+    assert brier(p, y) == pytest.approx(metrics.brier_score_loss(y, p))
+    assert brier([], []) is None
+    with pytest.raises(ValueError, match="no probability"):
+        brier([1.5], [1])
+
+
+def test_calibration_error_by_hand():
+    # bin (0.2, 0.3]: mean p 0.25, labels 0.5; bin (0.8, 0.9]: mean p 0.9, labels 1.
+    p, y = [0.2 + 0.03, 0.27, 0.9, 0.9], [0, 1, 1, 1]
+    assert expected_calibration_error(p, y) == pytest.approx(0.5 * 0.25 + 0.5 * 0.1)
+    assert expected_calibration_error([0.0, 1.0], [0, 1]) == 0.0
+    assert expected_calibration_error([], []) is None
+
+
+def test_a_calibrated_stream_has_little_calibration_error():
+    rng = random.Random(4)
+    p = [rng.random() for _ in range(20_000)]
+    y = [int(rng.random() < x) for x in p]
+    calibrated = expected_calibration_error(p, y)
+    overconfident = expected_calibration_error([round(x) for x in p], y)
+    assert calibrated is not None and calibrated < 0.02
+    assert overconfident is not None and overconfident > 0.2
+
+
+# Correction
+
+
+@pytest.mark.parametrize(("n", "half"), [(1000, 0.062), (100_000, 0.049)])
+def test_rogan_gladen_is_bounded_by_the_labels_not_the_judging(n, half):
+    labelled = Confusion(true_yes=95, false_no=5, true_no=85, false_yes=15)
+    found = rogan_gladen(round(0.6 * n), n, labelled)
+    assert found is not None
+    assert found.value == pytest.approx(0.5625, abs=1e-9)
+    low, high = found.interval()
+    assert (high - low) / 2 == pytest.approx(half, abs=6e-4)
+
+
+def test_rogan_gladen_refuses_a_coin():
+    assert rogan_gladen(5, 10, Confusion(5, 5, 5, 5)) is None
+    assert rogan_gladen(5, 10, Confusion(5, 0, 0, 0)) is None
+    assert rogan_gladen(0, 0, Confusion(5, 1, 5, 1)) is None
+
+
+def stream(seed: int, n: int, noise: float, shift: float):
+    rng = np.random.default_rng(seed)
+    y = rng.random(n)
+    return y, y + shift + noise * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("weight", [1.0, None])
+@pytest.mark.parametrize("seed", range(3))
+def test_prediction_powered_means_are_those_of_ppi_python(seed, weight):
+    y, j = stream(seed, 2000, 0.3, 0.2)
+    ours = prediction_powered(y[:100], j[:100], j[100:], weight)
+    theirs = ppi_mean_pointestimate(y[:100], j[:100], j[100:], lam=weight)
+    assert ours is not None
+    assert ours.value == pytest.approx(float(theirs[0]), abs=2e-3)
+    low, high = ppi_mean_ci(y[:100], j[:100], j[100:], alpha=0.05, lam=weight)
+    assert ours.interval() == pytest.approx((float(low[0]), float(high[0])), abs=3e-3)
+
+
+def test_a_useless_judge_cannot_harm_and_a_good_one_helps():
+    y, good = stream(9, 4000, 0.02, 0.3)
+    noise = np.random.default_rng(11).random(4000)
+    alone = prediction_powered(y[:50], y[:50], [])
+    useless = prediction_powered(y[:50], noise[:50], noise[50:])
+    helped = prediction_powered(y[:50], good[:50], good[50:])
+    assert alone is not None and useless is not None and helped is not None
+    assert useless.variance < 1.05 * alone.variance
+    assert helped.variance < 0.1 * alone.variance
+    assert helped.value == pytest.approx(y.mean(), abs=0.03)
+
+
+def test_corrected_means_cover_the_truth_that_the_judge_misses():
+    covered = missed = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        truth = (rng.random(600) < 0.4).astype(float)
+        judged = np.where(truth == 1, rng.random(600) < 0.95, rng.random(600) < 0.3).astype(float)
+        found = prediction_powered(truth[:100], judged[:100], judged[100:])
+        assert found is not None
+        low, high = found.interval()
+        covered += low <= 0.4 <= high
+        naive = wilson(judged.sum(), 600)
+        missed += not naive.low <= 0.4 <= naive.high
+    assert covered >= 182  # 95 % of 200, less three standard errors
+    assert missed == 200
+
+
+def test_too_few_labels_correct_nothing():
+    assert prediction_powered([1.0], [1.0], [0.0, 1.0]) is None
+    alone = prediction_powered([1.0, 0.0], [1.0, 1.0], [])
+    assert alone is not None and (alone.value, alone.weight) == (0.5, 0.0)
+    constant = prediction_powered([1.0, 0.0], [1.0, 1.0], [1.0, 1.0, 1.0])
+    assert constant is not None and constant.weight == 0.0
+    with pytest.raises(ValueError, match="2 labels, 1 verdicts"):
+        prediction_powered([1.0, 0.0], [1.0], [])
+
+
+# Noise
+
+TABLE = {
+    0.05: (0.61, 0.25, 0.13, 0.20),
+    0.20: (0.79, 0.53, 0.35, 0.43),
+    0.50: (0.78, 0.64, 0.50, 0.50),
+    0.80: (0.62, 0.53, 0.43, 0.35),
+}
+ERRORS = ((0.02, 0.10), (0.10, 0.10), (0.20, 0.10), (0.10, 0.20))
+
+
+@pytest.mark.parametrize("rate", TABLE)
+def test_usable_signal_is_the_squared_correlation(rate):
+    for (false_yes, false_no), expected in zip(ERRORS, TABLE[rate], strict=True):
+        assert usable_signal(rate, false_yes, false_no) == pytest.approx(expected, abs=6e-3)
+
+
+def test_usable_signal_of_a_real_stream():
+    rng = np.random.default_rng(3)
+    truth = rng.random(200_000) < 0.2
+    judged = np.where(truth, rng.random(200_000) < 0.9, rng.random(200_000) < 0.1)
+    measured = metrics.matthews_corrcoef(truth, judged) ** 2
+    assert usable_signal(0.2, 0.1, 0.1) == pytest.approx(measured, abs=0.01)
+    assert usable_signal(0.0, 0.0, 0.1) == 0.0
+    assert usable_signal(0.5, 0.5, 0.5) == 0.0
+
+
+def test_repeats_that_err_alike_count_little():
+    assert effective_repeats(11, 0.5) == pytest.approx(1.83, abs=0.01)
+    assert effective_repeats(11, 0.0) == 11
+    assert effective_repeats(1, 0.9) == 1
+
+
+@pytest.mark.parametrize(("repeats", "right"), [(1, 0.866), (3, 0.951), (5, 0.981), (11, 0.999)])
+def test_a_majority_of_independent_calls(repeats, right):
+    assert majority_accuracy(0.866, repeats) == pytest.approx(right, abs=6e-4)
+    assert majority_accuracy(0.866, repeats) == pytest.approx(
+        stats.binom.sf(repeats // 2, repeats, 0.866)
+    )
+    with pytest.raises(ValueError, match="4 repeats"):
+        majority_accuracy(0.8, 4)
+
+
+# Comparison
+
+
+@pytest.mark.parametrize(("b", "c"), [(3, 9), (40, 22), (0, 5), (12, 12), (30, 30)])
+def test_mcnemar_is_statsmodels(b, c):
+    table = [[50, b], [c, 50]]
+    chi = reference_mcnemar(table, exact=False, correction=False)
+    exact = reference_mcnemar(table, exact=b + c < 25, correction=False)
+    assert mcnemar(b, c).statistic == pytest.approx(chi.statistic)
+    assert mcnemar(b, c).p == pytest.approx(exact.pvalue, rel=1e-9)
+
+
+def test_two_proportions_are_statsmodels():
+    z, p = proportions_ztest([45, 60], [100, 90])
+    found = two_proportions(45, 100, 60, 90)
+    assert (found.statistic, found.p) == pytest.approx((float(z), float(p)))
+    assert two_proportions(0, 0, 1, 2).p == 1.0
+    assert two_proportions(3, 3, 5, 5).p == 1.0
+
+
+def test_nothing_changed_is_no_test():
+    assert mcnemar(0, 0).p == 1.0
+
+
+def test_cusum_sees_a_shift_soon_and_is_silent_without_one():
+    rng = np.random.default_rng(5)
+    steady = list(rng.normal(0.0, 1.0, size=300))
+    assert cusum(steady, target=0.0, slack=0.5, limit=8.0) is None
+    for shift in (1.5, -1.5):
+        moved = steady + list(rng.normal(shift, 1.0, size=50))
+        at = cusum(moved, target=0.0, slack=0.5, limit=8.0)
+        assert at is not None and 300 <= at < 330
+    assert cusum([], 0.0, 0.5, 1.0) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spearman_is_scipys_with_ties(seed):
+    rng = np.random.default_rng(seed)
+    x = list(rng.integers(0, 6, size=60).astype(float))
+    y = list(np.asarray(x) + rng.integers(0, 5, size=60))
+    assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
+
+
+def test_spearman_of_constants():
+    assert spearman([1.0, 1.0], [1.0, 2.0]) is None
+    assert spearman([1.0], [1.0]) is None
+    with pytest.raises(ValueError, match="2 values of one"):
+        spearman([1.0, 2.0], [1.0])
+
+
+def test_correlation_inside_groups_does_not_see_what_lies_between_them():
+    """Hard tasks have long answers and low scores; within each task length does not matter."""
+    hard = ([90.0, 91.0, 92.0, 93.0], [0.1, 0.3, 0.0, 0.2])
+    easy = ([10.0, 11.0, 12.0, 13.0], [0.9, 1.0, 0.7, 0.95])
+    between = spearman(hard[0] + easy[0], hard[1] + easy[1])
+    within = spearman_within([hard, easy])
+    assert between is not None and between < -0.7
+    assert within is not None and abs(within) < 0.2
+    assert spearman_within([([1.0, 2.0], [0.5, 0.5])]) is None
