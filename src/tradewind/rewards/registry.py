@@ -15,6 +15,8 @@ from tradewind.rewards.behaviour.repeats import Repeats, RepeatsOptions
 from tradewind.rewards.behaviour.toolerrors import ToolErrors, ToolErrorsOptions
 from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.foreign import ForeignSignal
+from tradewind.rewards.judges.options import JudgeOptions
+from tradewind.rewards.judges.signal import JudgeSignal
 from tradewind.rewards.monitor.exploits import Exploits, ExploitsOptions
 from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.resultset import ResultSet, ResultSetOptions
@@ -40,6 +42,7 @@ USES: dict[str, Use] = {
     "length": Use(LengthOptions, Length),
     "repeats": Use(RepeatsOptions, Repeats),
     "tool-errors": Use(ToolErrorsOptions, ToolErrors),
+    "judge": Use(JudgeOptions, JudgeSignal),
     "resultset": Use(ResultSetOptions, ResultSet),
 }
 
