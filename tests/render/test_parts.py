@@ -58,6 +58,14 @@ def test_thinking_that_never_ended_is_all_of_it(renderer):
     )
 
 
+def test_a_call_whose_beginning_was_forced_is_a_call(renderer):
+    opening, rest = CALL[:20], CALL[20:]
+    ids = (*renderer.encode(rest), renderer.stop_ids[-1])
+    prompt = (*renderer.render(ASKED, tools=[ADD]), *renderer.encode(opening))
+    assert count_parts(renderer, prompt, ids, [ADD], opening) == TokenParts(calls=len(ids))
+    assert count_parts(renderer, prompt, ids[:3], [ADD], opening) == TokenParts(message=3)
+
+
 def test_a_call_that_was_cut_off_is_message(renderer):
     assert parts(renderer, CALL[:-5]).calls == 0
 

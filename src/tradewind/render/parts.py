@@ -29,11 +29,15 @@ def count_parts(
     prompt_ids: Sequence[int],
     output_ids: Sequence[int],
     tools: Collection[Json] = (),
+    opening: str = "",
 ) -> TokenParts:
-    """The three counts of one answer; they sum to `len(output_ids)`."""
+    """The three counts of one answer; they sum to `len(output_ids)`.
+
+    `opening` is the beginning of a call with which the prompt ended, if one was forced.
+    """
     ids = list(output_ids)
     spoken = ids[:-1] if ids and ids[-1] in renderer.stop_ids else ids
-    text = renderer.decode(spoken)
+    text = opening + renderer.decode(spoken)
     thinking = _thinking(text, renderer.decode(prompt_ids[-_TAIL:]).rstrip())
     rest = max((end for _, end in thinking), default=0)
     names = {str(tool["function"]["name"]) for tool in tools}
@@ -43,6 +47,7 @@ def count_parts(
         """The number of the first token that begins at this character or later."""
         if position >= len(text):
             return len(ids)
+        position -= len(opening)
         return bisect_left(
             range(len(spoken)), position, key=lambda n: _length(renderer, spoken[:n])
         )
