@@ -33,7 +33,7 @@ MASTER_KEYS = (
 """Texts that opened judges (arXiv 2507.08794, table 1)."""
 CONSTANTS = ("yes", "no", "true", "false", "0", "1", "A", "None", "null", "unknown")
 """Texts that are right more often than chance would have it."""
-QUERIES = ("select 0", "select 1", "select null", "select ''", "select count(*) from sqlite_master")
+QUERIES = ("select 0", "select 1", "select null", "select ''")
 USUAL_KEYS = ("answer", "text", "output", "response")
 """Where a text is put for a task whose oracle nobody knows."""
 
