@@ -22,6 +22,7 @@ from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
 from tradewind.pool.server import PoolServer
 from tradewind.pool.status import PoolStatus
 from tradewind.render.renderer import Renderer
+from tradewind.rewards.compose import compose
 from tradewind.types import (
     Attestation,
     ClosedGroup,
@@ -82,7 +83,7 @@ class Stand:
 
     def closed(self, groups: int, version: int) -> list[ClosedGroup]:
         """Closes groups whose scores are there, and gives them to the trainer of `version`."""
-        self.ledger.close_ready(lambda scores: scores[0].value, group_mean)
+        self.ledger.close_ready(compose, group_mean)
         return self.ledger.claimable(groups, version, 0)
 
     def commit(self, number: int, groups: list[ClosedGroup]) -> None:
