@@ -10,6 +10,7 @@ from tradewind.rewards.registry import check_tasks, open_signal
 from tradewind.rewards.signal import Signal, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
+from tradewind.types.ids import RolloutId
 from tradewind.types.score import Score
 from tradewind.types.task import Task
 
@@ -50,15 +51,21 @@ class Panel:
     ) -> list[Score]:
         """A score of each signal; never raises for anything that an episode or a signal can do.
 
-        A signal that fails `attempts` times is null (`grader_error`). Once a gate is closed no
-        judge is asked: the reward is decided, and a judge costs.
+        Only what the policy cannot have caused is null, with its cause (promise R4): the
+        environment's or platform's failure as reported, and `grader_error` when a signal fails
+        `attempts` times. Once a gate is closed no judge is asked: the reward is decided, and a
+        judge costs.
         """
+        outcome = episode.outcome
+        if not outcome.status.gradable:
+            cause = f"{outcome.status}: {outcome.detail or 'no detail given'}"
+            return self.nulls(episode.rollout_id, cause)
         scores, closed = [], False
         for config, signal in self.signals:
             if closed and config.judged:
                 continue
             began = clock()
-            verdict = _verdict(episode, signal, attempts)
+            verdict = verdict_of(signal, episode, attempts)
             closed = closed or _closes(config, verdict)
             scores.append(
                 Score(
@@ -73,6 +80,19 @@ class Panel:
             )
         return scores
 
+    def nulls(self, rollout: RolloutId, cause: str) -> list[Score]:
+        """A null of each signal, where none can be asked."""
+        return [
+            Score(
+                rollout_id=rollout,
+                source=config.name,
+                source_version=signal.version,
+                value=None,
+                cause=cause,
+            )
+            for config, signal in self.signals
+        ]
+
     def close(self) -> None:
         """End every child process."""
         for _, signal in self.signals:
@@ -83,17 +103,15 @@ def _closes(config: SignalConfig, verdict: Verdict) -> bool:
     return config.role is Role.GATE and verdict.value is not None and verdict.value < config.bar
 
 
-def _verdict(episode: Episode, signal: Signal, attempts: int) -> Verdict:
-    outcome = episode.outcome
-    if not outcome.status.gradable:
-        return Verdict(value=None, cause=f"{outcome.status}: {outcome.detail or 'no detail given'}")
-    failures = []
+def verdict_of(signal: Signal, episode: Episode, attempts: int = ATTEMPTS) -> Verdict:
+    """What a signal says of a gradable episode, null if it fails `attempts` times."""
+    why = ""
     for _ in range(attempts):
         try:
             return signal.score(episode)
         except VerifierFailed as error:
-            failures.append(str(error))
-    return Verdict(value=None, cause=f"grader_error: failed {attempts} times, {failures[-1]}")
+            why = str(error)
+    return Verdict(value=None, cause=f"grader_error: failed {attempts} times, {why}")
 
 
 def _turn(config: SignalConfig) -> tuple[bool, bool]:

@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.rewards.admission.record import register_file
+from tradewind.run.admission import admitted_tasks
 from tradewind.run.interruption import Interruption
 from tradewind.run.live import View
 from tradewind.run.prepare import link_model, open_run, publish_base, read_tasks
@@ -24,7 +26,7 @@ from tradewind.run.supervisor import Supervisor
 from tradewind.run.topology import Topology
 from tradewind.run.watch import Watch
 from tradewind.run.workspace import Workspace
-from tradewind.types import PoolState
+from tradewind.types import PoolState, Task
 
 MAIN_STAGES = ("base", "eval-base", "midtrain", "eval-midtrained", "rl", "eval-rl")
 CONTROL_STAGES = ("base", "rl", "eval-control")
@@ -88,7 +90,7 @@ class Arm:
         with self.stages.run("base") as work:
             if work:
                 link_model(self._workspace, model)
-                tasks = read_tasks(self._folder / self._recipe.tasks.path)
+                tasks = self._tasks()
                 run_id = f"{self._recipe.run.name}-{self._name}"
                 open_run(self._recipe, self._workspace, tasks, run_id)
                 publish_base(self._workspace, model, topology.bucket_url, run_id)
@@ -97,6 +99,14 @@ class Arm:
                     f"{self._name}: {len(tasks) - heldout} training tasks, {heldout} held out"
                 )
         return Ledger.open(self._workspace.ledger)
+
+    def _tasks(self) -> list[Task]:
+        """Those of the recipe that may be drawn; the main arm says which may not."""
+        taskset = self._folder / self._recipe.tasks.path
+        found = admitted_tasks(self._recipe, taskset, read_tasks(taskset))
+        if self._name == "main" and (sentence := found.sentence()) is not None:
+            self._view.say(f"{sentence}; all are in {register_file(taskset)}")
+        return found.tasks
 
     def _await_pools(self, stage: str, ledger: Ledger, watch: Watch) -> None:
         """Until every pool of the recipe has said that it serves."""

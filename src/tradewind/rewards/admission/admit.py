@@ -71,17 +71,19 @@ def admit(
     """
     part = verifiable(composition)
     kinds = kind_hashes(tasks)
-    panels = [Panel(part) for _ in range(parallel)] if part is not None else []
+    panels: list[Panel] = []
     try:
+        if part is not None:
+            panels += [Panel(part) for _ in range(parallel)]
         register = _empty(composition, panels, options)
         before = read_register(taskset)
-        known = {
-            task.task_id: found
+        found = {
+            task.task_id: known
             for task in tasks
-            if before and (found := before.known(task, kinds[task.kind], register.basis))
+            if before and (known := before.known(task, kinds[task.kind], register.basis))
         }
-        new = [task for task in tasks if task.task_id not in known]
-        found = known | {a.task_id: a for a in _examine_all(new, tasks, panels, options, tell)}
+        new = [task for task in tasks if task.task_id not in found]
+        found |= {a.task_id: a for a in _examine_all(new, tasks, panels, options, tell)}
     finally:
         for panel in panels:
             panel.close()
@@ -103,7 +105,9 @@ def verifiable(composition: Composition) -> Composition | None:
         with closing(open_signal(config)) as signal:
             if signal.kind in VERIFIABLE and not signal.needs_turns:
                 kept.append(config)
-    rewarding = [c for c in kept if c.role is Role.GATE or (c.role is Role.WEIGHTED and c.weight > 0)]
+    rewarding = [
+        c for c in kept if c.role is Role.GATE or (c.role is Role.WEIGHTED and c.weight > 0)
+    ]
     return Composition(signals=tuple(kept)) if rewarding else None
 
 
@@ -120,11 +124,11 @@ def usual_results(
             results.setdefault(task.kind, Counter())[json.dumps(result, sort_keys=True)] += 1
     found = {}
     for kind, counts in results.items():
-        ((result, n),) = counts.most_common(1)
+        ((usual, n),) = counts.most_common(1)
         if n >= AT_LEAST and n > options.majority * counts.total():
             found[kind] = (
                 f"{n} of the {counts.total()} tasks of kind {kind} have the same result "
-                f"({result[:80]}), {options.majority:.0%} may"
+                f"({usual[:80]}), {options.majority:.0%} may"
             )
     return found
 
@@ -143,15 +147,17 @@ def _examine_all(
     same_kind = [task for task in tasks if task.kind in touched]
     usual = usual_results(same_kind, panels[0] if panels else None, options)
     free: SimpleQueue[Panel | None] = SimpleQueue()
-    for panel in panels or [None]:
+    if not panels:
+        free.put(None)
+    for panel in panels:
         free.put(panel)
 
     def one(task: Task) -> Admission:
-        panel = free.get()
+        mine = free.get()
         try:
-            return examine(task, panel, options, kinds[task.kind], usual.get(task.kind))
+            return examine(task, mine, options, kinds[task.kind], usual.get(task.kind))
         finally:
-            free.put(panel)
+            free.put(mine)
 
     found: list[Admission] = []
     with ThreadPoolExecutor(max(1, len(panels)), thread_name_prefix="admit") as threads:

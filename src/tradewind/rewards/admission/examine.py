@@ -1,16 +1,14 @@
 """One task, asked everything that can be asked without a policy.
 
-    reference ──► oracle ──► must reach the maximum, every time
-                    │
-                    ├──► mutants: most of them must not
-    input     ──► guesses: none of them may pass the floor
-              ──► leak scan: nothing of the reference stands in the input
+reference ──► oracle ──► must reach the maximum, every time
+                │
+                ├──► mutants: most of them must not
+input     ──► guesses: none of them may pass the floor
+          ──► leak scan: nothing of the reference stands in the input
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tradewind.rewards.admission.guesses import Guess, guesses
@@ -150,7 +148,9 @@ class _Found:
         for guess in tried:
             runs = [bench.score(guess.artefacts, guess.kind)]
             if guess.kind == "no-op":
-                runs += [bench.score(guess.artefacts, guess.kind) for _ in range(1, options.repeats)]
+                runs += [
+                    bench.score(guess.artefacts, guess.kind) for _ in range(1, options.repeats)
+                ]
             if (what := _disagreement(runs)) is not None:
                 self.fail("agreement", f"nothing was scored {len(runs)} times: {what}")
             reward = runs[0].reward
@@ -168,14 +168,14 @@ class _Found:
             self.fail("leak", sentence)
 
     def admission(self, bench: Bench | None) -> Admission:
-        counts = {} if bench is None else {"verdicts": bench.verdicts, "slowest_s": bench.slowest_s}
+        if bench is not None:
+            self.values |= {"verdicts": bench.verdicts, "slowest_s": bench.slowest_s}
         return Admission(
             task_id=self.task.task_id,
             task_hash=task_hash(self.task),
             kind_hash=self.kind_hash,
             failures=tuple(self.failures),
             **self.values,
-            **counts,
         )
 
 
@@ -196,9 +196,3 @@ def _cause(made: Made) -> str:
 
 def _shown(made: Made) -> str:
     return "no verdict" if made.reward is None else f"{made.reward:g}"
-
-
-def signal_values(made: Made) -> Iterator[tuple[str, float | None]]:
-    """What each signal said."""
-    for score in made.scores:
-        yield score.source, score.value

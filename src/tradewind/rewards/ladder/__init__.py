@@ -1,1 +1,1 @@
-"""Which signal can serve, by measuring all that could: the ladder. And scoring stored rollouts again."""
+"""The ladder: which signal can serve, found out by measuring; and stored rollouts scored again."""

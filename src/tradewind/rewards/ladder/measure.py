@@ -20,6 +20,7 @@ from tradewind.rewards.trust.statistics import (
     usable_signal,
     wilson,
 )
+from tradewind.types.record import Json
 
 LADDER = tuple(Kind)
 """Most verifiable first."""
@@ -73,9 +74,7 @@ Truth = tuple[bool, str] | None
 """Whether an answer is right and who says so; None if nobody knows."""
 
 
-def _truth(
-    at: int, subject: Subject, readings: Readings, others: Sequence[Readings]
-) -> Truth:
+def _truth(at: int, subject: Subject, readings: Readings, others: Sequence[Readings]) -> Truth:
     """People first, then how it was made, then the most verifiable signal above this one.
 
     Where there is none above, a mutant counts as wrong: what passes it is too coarse for it.
@@ -88,7 +87,10 @@ def _truth(
     rank = LADDER.index(readings.kind)
     above = [other for other in others if LADDER.index(other.kind) < rank]
     for other in sorted(above, key=lambda other: LADDER.index(other.kind)):
-        if other.kind not in (Kind.BEHAVIOUR, Kind.MONITOR) and (said := other.says(at)) is not None:
+        if (
+            other.kind not in (Kind.BEHAVIOUR, Kind.MONITOR)
+            and (said := other.says(at)) is not None
+        ):
             return said, other.config.name
     return (False, MADE) if subject.made == MUTANT else None
 
@@ -117,9 +119,7 @@ def _compared(
     return stored if enough else found
 
 
-def _agreement(
-    found: Confusion, judged: Sequence[bool], labels: Sequence[bool]
-) -> dict[str, float | None]:
+def _agreement(found: Confusion, judged: Sequence[bool], labels: Sequence[bool]) -> Json:
     if found.n == 0:
         return {}
     interval = wilson(found.true_yes + found.true_no, found.n)
@@ -135,7 +135,7 @@ def _agreement(
     }
 
 
-def _usable(found: Confusion, rates: PassRates) -> dict[str, float | dict[str, float]]:
+def _usable(found: Confusion, rates: PassRates) -> Json:
     if found.specificity is None or found.sensitivity is None:
         return {}
     noise = (1 - found.specificity, 1 - found.sensitivity)
@@ -148,7 +148,7 @@ def _groups(
     subjects: Sequence[Subject],
     truth: Sequence[Truth],
     options: LadderOptions,
-) -> dict[str, float | int | None]:
+) -> Json:
     """How many groups it tells apart at all, and whether it does so as truth does."""
     wide, n, right, pairs = 0, 0, 0.0, 0
     for members in grouped(subjects):
@@ -173,9 +173,7 @@ def _groups(
     }
 
 
-def _attacks(
-    readings: Readings, subjects: Sequence[Subject], options: LadderOptions
-) -> dict[str, int | dict[str, str]]:
+def _attacks(readings: Readings, subjects: Sequence[Subject], options: LadderOptions) -> Json:
     tried: Counter[str] = Counter()
     passed: Counter[str] = Counter()
     for at, subject in enumerate(subjects):

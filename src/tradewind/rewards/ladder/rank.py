@@ -30,7 +30,9 @@ def rank(
     """Measure every signal on every subject; the rungs from the highest down."""
     readings = read_all(configs, subjects, options)
     rates = pass_rates(readings, subjects, options)
-    rungs = [measure(r, [o for o in readings if o is not r], subjects, rates, options) for r in readings]
+    rungs = [
+        measure(r, [o for o in readings if o is not r], subjects, rates, options) for r in readings
+    ]
     ordered = sorted(rungs, key=_place)
     decided: list[Rung] = []
     for rung in ordered:
@@ -41,7 +43,7 @@ def rank(
 
 
 def decide(rung: Rung, above: Rung | None, options: LadderOptions) -> tuple[Use, str]:
-    """What a signal is good for and why. `above`: a more verifiable one that serves, if any does."""
+    """What a signal is good for and why; `above` is a more verifiable one that serves."""
     if (fault := _fault(rung, options)) is not None:
         return Use.REFUSE, fault
     if rung.kind in ABOUT_THE_WAY:
@@ -63,7 +65,9 @@ def decide(rung: Rung, above: Rung | None, options: LadderOptions) -> tuple[Use,
         return Use.MONITOR, f"{above.name} serves and is more verifiable ({above.kind})"
     but = "" if not rung.passed_attacks else f"; it falls for {_named(rung)}"
     if rung.false_no <= options.gate_misses and rung.kind not in BY_MODEL:
-        turned = f"{1 - rung.false_yes:.0%} of what is wrong and {rung.false_no:.0%} of what is right"
+        turned = (
+            f"{1 - rung.false_yes:.0%} of what is wrong and {rung.false_no:.0%} of what is right"
+        )
         return Use.GATE, f"{left}; it turns down {turned}{but}"
     if rung.passed_attacks:
         return Use.REFUSE, f"it falls for known attacks: {_named(rung)}"
@@ -73,7 +77,9 @@ def decide(rung: Rung, above: Rung | None, options: LadderOptions) -> tuple[Use,
 def _fault(rung: Rung, options: LadderOptions) -> str | None:
     """Why a signal must not be trusted with anything."""
     if rung.n == 0:
-        return "it could not score any of these answers (it looks at turns, and made ones have none)"
+        return (
+            "it could not score any of these answers (it looks at turns, and made ones have none)"
+        )
     if rung.nulls > options.nulls * rung.n:
         return f"{rung.nulls} of its {rung.n} verdicts are null"
     needed = options.judged_determinism if rung.kind in BY_MODEL else options.determinism

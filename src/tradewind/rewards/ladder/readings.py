@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.ladder.options import LadderOptions
 from tradewind.rewards.ladder.subject import Subject
+from tradewind.rewards.panel import verdict_of
 from tradewind.rewards.registry import open_signal
-from tradewind.rewards.signal import Kind, Signal, Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Signal, Verdict
 
 Clock = Callable[[], float]
 
@@ -65,7 +66,9 @@ def _read(
             found.seconds.append(clock() - began)
             found.verdicts.append(verdict)
             if at in again:
-                more = [_verdict(signal, subject, options.attempts) for _ in range(1, options.repeats)]
+                more = [
+                    _verdict(signal, subject, options.attempts) for _ in range(1, options.repeats)
+                ]
                 found.repeats.append([v.value for v in (verdict, *more)])
     return found
 
@@ -74,13 +77,7 @@ def _verdict(signal: Signal, subject: Subject, attempts: int) -> Verdict:
     outcome = subject.episode.outcome
     if not outcome.status.gradable:
         return Verdict(value=None, cause=f"{outcome.status}: {outcome.detail or 'no detail given'}")
-    why = ""
-    for _ in range(attempts):
-        try:
-            return signal.score(subject.episode)
-        except VerifierFailed as error:
-            why = str(error)
-    return Verdict(value=None, cause=f"grader_error: failed {attempts} times, {why}")
+    return verdict_of(signal, subject.episode, attempts)
 
 
 def _spread(n: int, most: int) -> range:

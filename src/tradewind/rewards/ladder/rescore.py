@@ -18,7 +18,7 @@ from tradewind.rewards.panel import ATTEMPTS, Panel
 from tradewind.rewards.trust.statistics import Interval, bootstrap
 from tradewind.types.episode import Episode
 from tradewind.types.ids import RolloutId
-from tradewind.types.record import Record
+from tradewind.types.record import Json, Record
 from tradewind.types.turn import Turn
 
 ReadTurns = Callable[[RolloutId], Sequence[Turn]]
@@ -172,7 +172,7 @@ def _of_group(group: StoredGroup, after: Sequence[Rescored]) -> Iterator[Change]
                 )
 
 
-def _rewards(pairs: Sequence[tuple[StoredGroup, Sequence[Rescored]]]) -> dict[str, object]:
+def _rewards(pairs: Sequence[tuple[StoredGroup, Sequence[Rescored]]]) -> Json:
     by_task: dict[str, list[tuple[float, float]]] = {}
     for group, after in pairs:
         for rollout, now in zip(group.rollouts, after, strict=True):
