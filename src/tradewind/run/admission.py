@@ -79,10 +79,10 @@ def admit_for_run(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
             check=False,
         ).returncode
     if code not in (0, 1):
+        what, _, fix = last_sentence(log).removeprefix("tradewind: ").partition(". Fix: ")
         raise UserError(
-            f"the tasks cannot be admitted: {last_sentence(log).removeprefix('tradewind: ')}",
-            value=str(recipe.tasks.path),
-            fix=f"read {log}, or {TURN_OFF}",
+            f"the tasks cannot be admitted: {what}",
+            fix=f"{fix.rstrip('.') or f'read {log}'}, or {TURN_OFF}",
         )
 
 
