@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,13 @@ class Stand:
     url: str
     pool_url: str
 
-    def lease(self) -> LeasedRollout:
+    def lease(self, **terms: Any) -> LeasedRollout:
         """The next rollout; opens a group of four if none waits."""
-        leased = self.ledger.lease_next("w", time.time(), TERMS, ())
+        asked = replace(TERMS, **terms)
+        leased = self.ledger.lease_next("w", time.time(), asked, ())
         if leased is None:
             self.ledger.open_training_group(4)
-            leased = self.ledger.lease_next("w", time.time(), TERMS, ())
+            leased = self.ledger.lease_next("w", time.time(), asked, ())
         assert leased is not None
         return leased
 

@@ -107,6 +107,8 @@ rollouts = Table(
     Column("lease_until", Double),
     Column("lease_ttl", Double),
     Column("deadline", Double),
+    Column("token_budget", Integer),  # of its model key; None: no limit
+    Column("dismissed", Boolean, nullable=False, default=False),  # told that it is used up
     Column("grader", String),
     Column("grader_until", Double),
     Column("grader_claims", Integer, nullable=False, default=0),
@@ -123,6 +125,7 @@ tenants = Table(
     Column("digest", String, nullable=False, unique=True),  # sha256 of its worker key
     Column("max_open", Integer, nullable=False),
     Column("per_minute", Integer, nullable=False),
+    Column("token_budget", Integer),  # of each of its rollouts; None: the run's
     Column("kinds", JSON),  # of tasks that it may see; None: all
     Column("revoked", Boolean, nullable=False, default=False),
     Column("added_at", Double, nullable=False),
@@ -146,7 +149,7 @@ turns = Table(
     Column("delivered", Boolean, nullable=False, default=False),
     Column("oldest_version", Integer),
     Column("newest_version", Integer),
-    Column("tokens", Integer),  # sampled
+    Column("tokens", Integer),  # sampled, of a lost turn too
     Column("pool", String),
     Column("started_at", Double, nullable=False),
     Column("finished_at", Double),
