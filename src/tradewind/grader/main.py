@@ -34,12 +34,8 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
-<<<<<<< HEAD
 from tradewind.rewards.panel import Panel
-from tradewind.rewards.process import LEVEL
-=======
 from tradewind.rewards.sandbox.measure import measure
->>>>>>> main
 from tradewind.types.beat import Beat
 from tradewind.types.errors import UserError
 

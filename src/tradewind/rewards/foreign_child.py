@@ -1,13 +1,8 @@
 """Runs somebody's verifier in a process of its own; started by its path, standard library only.
 
-<<<<<<< HEAD
-python -P foreign_child.py FILE OBJECT
+launch.py ... foreign_child.py FILE OBJECT
 stdin   {"ask": "about"} | {"ask": "check", "task"} | {"ask": "oracle", "task"}
         {"ask": "score", "task", "outcome"}
-=======
-launch.py ... foreign_child.py FILE OBJECT
-stdin   {"ask": "about"} | {"ask": "check", "task": ...} | {"ask": "score", "task", "outcome"}
->>>>>>> main
 stdout  {...} | {"error": str}        one line per question
 """
 
