@@ -6,10 +6,8 @@ relative paths begin in the file's own folder, as they do in a run.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,13 +53,6 @@ def read_reward(file: Path, data: Path) -> RewardFile:
         )
     except ValidationError as error:
         raise recipe_error(error, Composition, str(file)) from error
-
-
-@contextlib.contextmanager
-def working_in(folder: Path) -> Iterator[None]:
-    """Relative paths of the reward begin there, as those of a run begin in its recipe's folder."""
-    with contextlib.chdir(folder):
-        yield
 
 
 def _read_tree(file: Path) -> dict[str, Any]:

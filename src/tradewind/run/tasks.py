@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -16,7 +17,7 @@ from tradewind.envs.taskset import load_tasks
 from tradewind.rewards.admission.admit import Admitted, admit
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.admission.record import Admission, register_file
-from tradewind.run.reward_file import read_reward, working_in
+from tradewind.run.reward_file import read_reward
 from tradewind.types import Task
 
 REFUSED = 1
@@ -84,7 +85,7 @@ def admit_tasks(  # noqa: PLR0913  one parameter per option
     )
     place = taskset.absolute()
     console = Console(stderr=True, quiet=as_json)
-    with working_in(folder or reward.absolute().parent), console.status("") as status:
+    with contextlib.chdir(folder or reward.absolute().parent), console.status("") as status:
         found = admit(
             place,
             known,

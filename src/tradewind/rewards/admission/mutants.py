@@ -58,7 +58,8 @@ def value_mutants(value: Any) -> Iterator[tuple[str, Any]]:
                 yield "its last word was left out", " ".join(words[:-1])
                 if words != words[::-1]:
                     yield "its words were reversed", " ".join(words[::-1])
-            yield "a word was added", value + " not"
+            yield "it was denied", f"not {value}"
+            yield "it was hedged", f"{value} or {value.strip()[:-1]}"
 
 
 def _of_leaf(oracle: Json, path: tuple[str | int, ...], value: Any) -> Iterator[Mutant]:
