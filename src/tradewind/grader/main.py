@@ -30,13 +30,13 @@ from pathlib import Path
 
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import grade
-from tradewind.grader.panel import Panel
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.place import ledger_of
 from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
-from tradewind.rewards.process import LEVEL
+from tradewind.rewards.panel import Panel
+from tradewind.rewards.sandbox.measure import measure
 from tradewind.types.beat import Beat
 from tradewind.types.errors import LedgerAway, UserError
 
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: grader.stop())
-    log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, LEVEL)
+    log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, measure())
     try:
         grader.run()
     except LedgerAway as error:  # a new life reads what came of it

@@ -14,7 +14,9 @@ from pydantic import ValidationError
 
 from tradewind.rewards import foreign_child
 from tradewind.rewards.options import ProcessOptions
-from tradewind.rewards.process import KillableProcess, NoAnswer
+from tradewind.rewards.sandbox.box import Box
+from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
@@ -28,9 +30,9 @@ _START_S = 60.0
 class ForeignSignal:
     """Implements `Signal` for the `object` of a file: a function or an object with `score`.
 
-    `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `version` and
-    `check(task)` are used if the object has them; without a `version` it is 12 hex digits of
-    SHA-256 over the file, so that a verdict can be traced to the code that gave it.
+    `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `version`,
+    `check(task)` and `oracle(task)` are used if the object has them; without a `version` it is 12
+    hex digits of SHA-256 over the file, so that a verdict can be traced to the code that gave it.
     """
 
     kind = Kind.CHECK
@@ -44,16 +46,13 @@ class ForeignSignal:
             raise UserError(
                 "the verifier's file does not exist", value=file, fix="check the signal's `use`"
             )
-        argv = [
-            sys.executable,
-            "-P",
-            str(Path(foreign_child.__file__)),
+        self._entry, self._deadline = entry, config.deadline_s
+        ours = [Path(folder) for folder in sys.path if folder]
+        self._process = KillableProcess(
+            Box(Level.L1, config.limits(), packages=ours),
+            Path(foreign_child.__file__),
             str(path.resolve()),
             attribute,
-        ]
-        self._entry, self._deadline = entry, config.deadline_s
-        self._process = KillableProcess(
-            argv, memory_mb=config.memory_mb, max_bytes=config.max_bytes
         )
         about = self._about()
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
@@ -78,9 +77,13 @@ class ForeignSignal:
         answer = self._ask({"ask": "check", "task": task.model_dump(mode="json")})
         return answer.get("cause")
 
+    def oracle(self, task: Task) -> Json | None:
+        """What the object's `oracle(task)` reports, if it has one: artefacts of a right answer."""
+        return self._ask({"ask": "oracle", "task": task.model_dump(mode="json")}).get("artefacts")
+
     def close(self) -> None:
         """End the child."""
-        self._process.kill()
+        self._process.close()
 
     def _about(self) -> Json:
         try:
