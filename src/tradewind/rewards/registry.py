@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tradewind.rewards.config import SignalConfig
+from tradewind.rewards.criteria.checked import CheckedSignal
+from tradewind.rewards.criteria.options import CriterionOptions
 from tradewind.rewards.foreign import ForeignSignal
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.signal import JudgeSignal
@@ -30,6 +32,7 @@ class Use:
 
 
 USES: dict[str, Use] = {
+    "checked": Use(CriterionOptions, CheckedSignal),
     "judge": Use(JudgeOptions, JudgeSignal),
     "resultset": Use(ResultSetOptions, ResultSet),
 }
