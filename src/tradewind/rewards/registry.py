@@ -8,12 +8,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tradewind.rewards.behaviour.effort import EffortOptions, WorkDone
+from tradewind.rewards.behaviour.format import Format, FormatOptions
+from tradewind.rewards.behaviour.length import Length, LengthOptions
+from tradewind.rewards.behaviour.repeats import Repeats, RepeatsOptions
+from tradewind.rewards.behaviour.toolerrors import ToolErrors, ToolErrorsOptions
 from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.criteria.checked import CheckedSignal
 from tradewind.rewards.criteria.options import CriterionOptions
 from tradewind.rewards.foreign import ForeignSignal
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.signal import JudgeSignal
+from tradewind.rewards.monitor.exploits import Exploits, ExploitsOptions
 from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.resultset import ResultSet, ResultSetOptions
 from tradewind.rewards.signal import Signal, VerifierFailed
@@ -33,6 +39,12 @@ class Use:
 
 USES: dict[str, Use] = {
     "checked": Use(CriterionOptions, CheckedSignal),
+    "effort": Use(EffortOptions, WorkDone),
+    "exploits": Use(ExploitsOptions, Exploits),
+    "format": Use(FormatOptions, Format),
+    "length": Use(LengthOptions, Length),
+    "repeats": Use(RepeatsOptions, Repeats),
+    "tool-errors": Use(ToolErrorsOptions, ToolErrors),
     "judge": Use(JudgeOptions, JudgeSignal),
     "resultset": Use(ResultSetOptions, ResultSet),
 }

@@ -50,14 +50,10 @@ def lint(files: Files, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps([{"file": str(file), **one.model_dump()} for file, one in found]))
     else:
-        table = Table(title="what to look at again", title_justify="left")
-        for column in ("file", "criterion", "rule", "what", "fix"):
-            table.add_column(column, overflow="fold")
         for file, one in found:
-            cells = (file.name, one.criterion or "", one.rule, one.what, one.fix)
-            table.add_row(*map(escape, cells))
-        console = Console()
-        console.print(table if found else "nothing found", highlight=False)
+            place = f"{file}: {one.criterion}" if one.criterion else str(file)
+            print(f"{place}: {one.rule}: {one.what}. Fix: {one.fix}.")
+        print(f"{len(found)} findings" if found else "nothing found")
     raise typer.Exit(FAILED if found else 0)
 
 
