@@ -6,6 +6,7 @@
                 tasks that are set aside                 aside.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
+    rewards     stored groups, scores they got later     stored.py
                 which composition is in use              compositions.py
     trainer     claimable, commit_step                   steps.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
@@ -30,6 +31,7 @@ from tradewind.ledger.run import RunRecords
 from tradewind.ledger.scores import Scores
 from tradewind.ledger.status import Status
 from tradewind.ledger.steps import Steps
+from tradewind.ledger.stored import Stored
 from tradewind.ledger.tenants import Tenants
 from tradewind.ledger.turns import Turns
 
@@ -42,6 +44,7 @@ class Ledger(
     Turns,
     Compositions,
     Scores,
+    Stored,
     Steps,
     Pools,
     Evals,
