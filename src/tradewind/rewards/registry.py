@@ -10,8 +10,14 @@ from pydantic import ValidationError
 
 from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.foreign import ForeignSignal
+from tradewind.rewards.functions import FunctionOptions, PythonFunction
+from tradewind.rewards.matches import Exact, MatchOptions, Numeric
+from tradewind.rewards.mathematics import Math, MathOptions
 from tradewind.rewards.options import ProcessOptions
+from tradewind.rewards.programs import ProgramOptions, PythonProgram
+from tradewind.rewards.puzzles import Puzzle, PuzzleOptions
 from tradewind.rewards.resultset import ResultSet, ResultSetOptions
+from tradewind.rewards.schemas import JsonSchema, SchemaOptions
 from tradewind.rewards.signal import Signal, VerifierFailed
 from tradewind.types.config import Config
 from tradewind.types.errors import UserError
@@ -28,7 +34,14 @@ class Use:
 
 
 USES: dict[str, Use] = {
+    "exact": Use(MatchOptions, Exact),
+    "json-schema": Use(SchemaOptions, JsonSchema),
+    "math": Use(MathOptions, Math),
+    "numeric": Use(MatchOptions, Numeric),
+    "python": Use(FunctionOptions, PythonFunction),
+    "reasoning-gym": Use(PuzzleOptions, Puzzle),
     "resultset": Use(ResultSetOptions, ResultSet),
+    "stdio": Use(ProgramOptions, PythonProgram),
 }
 
 
