@@ -15,6 +15,9 @@ from tradewind.rewards.signal import VerifierFailed
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
 
+_START_S = 60.0
+"""Longest that the import of the library may take."""
+
 
 class Library:
     """The code is trusted and what it reads is not: parsers can be made to run forever. So it has
@@ -26,7 +29,7 @@ class Library:
             raise UserError(
                 f"verifier {use!r} needs a package that is not installed",
                 value=distribution,
-                fix=f"pip install 'tradewind[verify]', or pip install {distribution}",
+                fix=f"pip install {distribution}",
             )
         self.version = importlib.metadata.version(distribution)
         """Of the library: another one may decide otherwise."""
@@ -42,12 +45,18 @@ class Library:
         """
         try:
             return fairly(
-                lambda seconds: self._process.ask(question, seconds),
-                lambda: self._process.ask(control, self._deadline),
+                lambda seconds: self._warm(control).ask(question, seconds),
+                lambda: self._process.ask(control, _START_S),
                 self._deadline,
             )
         except GradersFault as error:
             raise VerifierFailed(str(error)) from error
+
+    def _warm(self, control: Json) -> KillableProcess:
+        """The child with its library imported, which takes longer than most answers."""
+        if self._process.pid is None:
+            self._process.ask(control, _START_S)
+        return self._process
 
     def close(self) -> None:
         """End the child."""

@@ -24,7 +24,7 @@ from tradewind.types.episode import Episode
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?")
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?", re.ASCII)
 _LONGEST = 1000
 """Characters of a number; Python itself refuses to read very long ones."""
 

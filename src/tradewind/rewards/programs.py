@@ -29,7 +29,7 @@ from tradewind.types.episode import Episode
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?", re.ASCII)
 
 
 class ProgramOptions(FunctionOptions):

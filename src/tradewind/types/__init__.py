@@ -23,7 +23,7 @@ from tradewind.types.sample import Sample
 from tradewind.types.score import Score
 from tradewind.types.step import Step
 from tradewind.types.task import Split, Task
-from tradewind.types.turn import Completion, FinishReason, Turn, TurnState, VersionSpan
+from tradewind.types.turn import Completion, FinishReason, TokenParts, Turn, TurnState, VersionSpan
 from tradewind.types.weights import (
     Attestation,
     Fingerprint,
@@ -70,6 +70,7 @@ __all__ = [
     "Stalled",
     "Step",
     "Task",
+    "TokenParts",
     "TradewindError",
     "Turn",
     "TurnId",

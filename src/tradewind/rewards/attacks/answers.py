@@ -41,11 +41,13 @@ _FORMULAS: dict[str, Any] = {
     "a free letter": "$x$",
     "an unsolved equation": "$x = x$",
     "an alternative": "\\boxed{0 \\text{ or } 1 \\text{ or } 2}",
-    "nested braces": "$" + "{" * 300 + "1" + "}" * 300 + "$",
     "nested roots": "$" + "\\sqrt{" * 60 + "x" + "}" * 60 + "$",
 }
 
-_TOWER = "$9^{9^{9^{9^{9}}}}$"
+_BOMBS: dict[str, Any] = {
+    "a tower of powers": "$9^{9^{9^{9^{9}}}}$",
+    "nested braces": "$" + "{" * 60 + "1" + "}" * 60 + "$",
+}
 
 _JSON: dict[str, Any] = {
     "text for JSON": "not json",
@@ -87,6 +89,9 @@ ANSWERS: tuple[Attack, ...] = (
     *_against("numeric", _NUMBERS, "that a comparison or a tolerance goes its way"),
     *_against("math", _NUMBERS, "that a comparison or a tolerance goes its way"),
     *_against("math", _FORMULAS, "that one of many readings is right, or none ends"),
-    Attack("a tower of powers", "math", _answer(_TOWER), "that being late is nobody's fault", True),
+    *(
+        Attack(name, "math", _answer(value), "that being late is nobody's fault", slow=True)
+        for name, value in _BOMBS.items()
+    ),
     *_against("json-schema", _JSON, "that the shape is not looked at closely"),
 )

@@ -19,12 +19,19 @@ _SHORT = {
     ),
 }
 
+_STOPS_ITS_RUNNER = ("attacked parent",)
+"""Then nobody is left to answer, until the deadline."""
+
 
 def _program(code: str) -> Callable[[Task], Json]:
     return lambda task: {"code": code}
 
 
+def _slow(name: str, source: Source) -> bool:
+    return source.slow or name in _STOPS_ITS_RUNNER
+
+
 PROGRAMS: tuple[Attack, ...] = tuple(
-    Attack(name, "stdio", _program(source.code), source.hope, source.slow)
+    Attack(name, "stdio", _program(source.code), source.hope, _slow(name, source))
     for name, source in {**_SHORT, **BEFORE, **BESIDES}.items()
 )

@@ -68,9 +68,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _close(expected: float, got: float, tolerance: Tolerance) -> bool:
-    if math.isnan(expected) or math.isnan(got):
-        return math.isnan(expected) and math.isnan(got)
     try:
+        if math.isnan(expected) or math.isnan(got):
+            return math.isnan(expected) and math.isnan(got)
         return math.isclose(expected, got, rel_tol=tolerance.relative, abs_tol=tolerance.absolute)
     except OverflowError:  # a whole number beyond every real one
         return expected == got

@@ -82,7 +82,7 @@ def _decode(data: Any) -> Any:
     ((kind, inner),) = data.items()
     try:
         return _READ[kind](inner)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise ValueError("it is not plain data") from error
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -37,14 +38,34 @@ def run(code: CodeType, told: str, most: int) -> dict[str, Any]:
             os.closerange(3, 1 << 10)  # the channel among them
             become(code)
     os.close(write)
-    printed = bytearray()
-    while len(printed) <= most and (piece := os.read(read, 1 << 16)):
-        printed += piece
+    printed = until_it_ends(child, read, most)
     os.close(read)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return {"stdout": printed[:most].decode(errors="replace"), "cut": len(printed) > most}
+
+
+def until_it_ends(child: int, read: int, most: int) -> bytes:
+    """What is printed until the program itself ends, even if what it started holds the pipe."""
+    printed = bytearray()
+    end = os.pidfd_open(child)
+    poll = select.poll()
+    for number in (read, end):
+        poll.register(number, select.POLLIN)
+    os.set_blocking(read, False)
+    ended = False
+    while len(printed) <= most and not ended:
+        ended = end in dict(poll.poll())
+        with contextlib.suppress(BlockingIOError):
+            while len(printed) <= most:
+                piece = os.read(read, 1 << 16)
+                if not piece:
+                    os.close(end)
+                    return bytes(printed)
+                printed += piece
+    os.close(end)
+    return bytes(printed)
 
 
 def become(code: CodeType) -> None:
