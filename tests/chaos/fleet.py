@@ -42,6 +42,8 @@ path = "model"
 entry = "agent:{entry}"
 pythonpath = "."
 prepare = "{{python}} make_data.py {{data}}"
+[tasks]
+admit = false
 [grader]
 signals = [{{ use = "score.py:score" }}]
 claim_ttl_s = {patience_s}

@@ -30,11 +30,11 @@ from pathlib import Path
 
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import grade
-from tradewind.grader.panel import Panel
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
+from tradewind.rewards.panel import Panel
 from tradewind.rewards.sandbox.measure import measure
 from tradewind.types.beat import Beat
 from tradewind.types.errors import UserError

@@ -5,6 +5,7 @@
                 tenants and their quotas, nulls by task  tenants.py, nulls.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
+    rewards     stored groups, scores they got later     stored.py
                 which composition is in use              compositions.py
     trainer     claimable, commit_step                   steps.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
@@ -28,6 +29,7 @@ from tradewind.ledger.run import RunRecords
 from tradewind.ledger.scores import Scores
 from tradewind.ledger.status import Status
 from tradewind.ledger.steps import Steps
+from tradewind.ledger.stored import Stored
 from tradewind.ledger.tenants import Tenants
 from tradewind.ledger.turns import Turns
 
@@ -40,6 +42,7 @@ class Ledger(
     Turns,
     Compositions,
     Scores,
+    Stored,
     Steps,
     Pools,
     Evals,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.types.config import Config
 
 
@@ -40,6 +41,11 @@ class TasksConfig(Config):
 
     path: Path = Path("{data}/tasks.jsonl")
     """JSON lines, one `Task` each. """
+    admit: bool = True
+    """Whether every task must show first that its verifier can be believed (`tradewind tasks
+    admit`); training tasks that do not are left out, counted and named."""
+    admission: AdmissionOptions = AdmissionOptions()
+    """What it must show."""
 
 
 class CorpusConfig(Config):

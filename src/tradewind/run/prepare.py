@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.run.process import inherited_environment, last_sentence
 from tradewind.run.recipe import Recipe
 from tradewind.run.workspace import Workspace
-from tradewind.types import Split, Task, UserError
+from tradewind.types import Event, Split, Task, UserError
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.hazard import compile_ahead
@@ -84,13 +85,25 @@ def read_tasks(file: Path) -> list[Task]:
     return tasks
 
 
-def open_run(recipe: Recipe, workspace: Workspace, tasks: list[Task], run_id: str) -> None:
-    """Create the ledger with its tasks; on a second call, check that they are the same."""
+def open_run(
+    recipe: Recipe,
+    workspace: Workspace,
+    tasks: list[Task],
+    run_id: str,
+    left_out: str | None = None,
+) -> None:
+    """Create the ledger with its tasks; on a second call, check that they are the same.
+
+    `left_out` says which tasks may not train; it is kept as an event.
+    """
     workspace.folder.mkdir(parents=True, exist_ok=True)
     ledger = Ledger.open(workspace.ledger, bucket=workspace.bucket.name)
     try:
         ledger.create_run({"run_id": run_id, "seed": recipe.run.seed, "name": recipe.run.name})
-        ledger.add_tasks(tasks)
+        if ledger.add_tasks(tasks) and left_out is not None:
+            ledger.event(
+                Event(at=time.time(), process="run", kind="tasks.left_out", detail=left_out)
+            )
     finally:
         ledger.close()
 

