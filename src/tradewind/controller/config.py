@@ -17,7 +17,7 @@ class ControllerConfig(Config):
     port: int = Field(default=8200, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, told in the first log line."""
     ledger: str | None = None
-    """SQLAlchemy URL or path; None is `ledger.sqlite` in the workspace."""
+    """SQLAlchemy URL or path; None is the workspace's own."""
     gateway_url: str = "http://127.0.0.1:8300/v1"
     """Base URL that workers give to their agents."""
     model: str = "policy"
