@@ -72,7 +72,7 @@ def restore(
         list[str] | None, typer.Argument(metavar="TASK...", help="All that are set aside if none.")
     ] = None,
 ) -> None:
-    """Draw tasks again that were set aside because exploits were caught on them."""
+    """Draw tasks again that were set aside: exploits were caught on them, or they were invalid."""
     with closing(_ledger(Workspace(run))) as ledger:
         restored = ledger.restore_tasks(tasks or None)
     print(f"drawn again: {', '.join(restored) or 'none, none of these was set aside'}")
@@ -120,7 +120,7 @@ def monitor(
 
 
 def _ledger(workspace: Workspace) -> Ledger:
-    if not workspace.ledger.exists():
+    if not workspace.has_ledger:
         raise UserError(
             "this is not the folder of a run, or it has not begun",
             value=str(workspace.folder),

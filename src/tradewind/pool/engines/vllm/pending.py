@@ -2,8 +2,9 @@
 
 vLLM says which version sampled which token once, with the last event. A token that arrives before
 any swap has begun since the request was sent needs no saying. After one, rollouts hold their tokens
-back until the last event (an empty chunk goes out in place of each batch, as a sign of life); a user's go on at once under the version that is active, or about to be,
-when they arrive, because a user waits and nobody trains on what users get.
+back until the last event (an empty chunk goes out in place of each batch, as a sign of life); a
+user's go on at once under the version that is active, or about to be, when they arrive, because a
+user waits and nobody trains on what users get.
 """
 
 from __future__ import annotations
