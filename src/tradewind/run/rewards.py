@@ -120,7 +120,7 @@ def monitor(
 
 
 def _ledger(workspace: Workspace) -> Ledger:
-    if not workspace.ledger.exists():
+    if not workspace.has_ledger:
         raise UserError(
             "this is not the folder of a run, or it has not begun",
             value=str(workspace.folder),
