@@ -36,6 +36,9 @@ class ControllerConfig(Config):
     min_group_share: float = Field(default=0.5, gt=0, le=1)
     """A group whose nulls are replaced no more is trained if at least this share of `group_size`
     rollouts (and never fewer than two of several) is not null; otherwise it is rejected."""
+    max_caught: int = Field(default=3, ge=1)
+    """A training task of which so many groups were caught by a tripwire is drawn no more, until a
+    person restores it."""
     lease_ttl_s: float = Field(default=30.0, gt=0)
     """A lease is lost after so long without heartbeat or model traffic, in seconds."""
     heartbeat_s: float = Field(default=5.0, gt=0)
