@@ -58,7 +58,7 @@ def _read(
         found = Readings(config, signal.version, signal.kind)
         again = set(_spread(len(subjects), options.repeated))
         for at, subject in enumerate(subjects):
-            if signal.needs_turns and not subject.episode.turns:
+            if not _looks_at(config, signal, subject):
                 found.verdicts.append(None)
                 continue
             began = clock()
@@ -71,6 +71,13 @@ def _read(
                 ]
                 found.repeats.append([v.value for v in (verdict, *more)])
     return found
+
+
+def _looks_at(config: SignalConfig, signal: Signal, subject: Subject) -> bool:
+    """Not at made answers if it needs turns, nor at attacks on another verifier."""
+    if subject.against not in (None, config.use):
+        return False
+    return bool(subject.episode.turns) or not signal.needs_turns
 
 
 def _verdict(signal: Signal, subject: Subject, attempts: int) -> Verdict:
