@@ -99,7 +99,13 @@ def compose_group(
         for found in rollouts
     )
     caught = _caught(signals, rollouts)
-    return Composed(rewards=rewards, factors=factors, left_out=left_out, rejected=caught)
+    return Composed(
+        rewards=rewards,
+        factors=factors,
+        left_out=left_out,
+        resolution=composition.resolution,
+        rejected=caught,
+    )
 
 
 def _reward(signals: Sequence[SignalConfig], weights: Mapping[str, float], found: Scores) -> float:

@@ -14,6 +14,8 @@ from tradewind.rewards.behaviour.length import Length, LengthOptions
 from tradewind.rewards.behaviour.repeats import Repeats, RepeatsOptions
 from tradewind.rewards.behaviour.toolerrors import ToolErrors, ToolErrorsOptions
 from tradewind.rewards.config import SignalConfig
+from tradewind.rewards.criteria.checked import CheckedSignal
+from tradewind.rewards.criteria.options import CriterionOptions
 from tradewind.rewards.foreign import ForeignSignal
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.signal import JudgeSignal
@@ -36,6 +38,7 @@ class Use:
 
 
 USES: dict[str, Use] = {
+    "checked": Use(CriterionOptions, CheckedSignal),
     "effort": Use(EffortOptions, WorkDone),
     "exploits": Use(ExploitsOptions, Exploits),
     "format": Use(FormatOptions, Format),

@@ -128,9 +128,9 @@ def use(run: Run, reward: Reward, folder: Folder = None) -> None:
     place = ledgers_of(run)[0]
     with closing(Ledger.open(place)) as ledger:
         composition = _composition(ledger, reward, Path(place).parent / "data")
-        with contextlib.chdir(folder or reward.absolute().parent):
-            with closing(Panel(composition)) as panel:
-                panel.check(ledger.tasks())
+        here = folder or reward.absolute().parent
+        with contextlib.chdir(here), closing(Panel(composition)) as panel:
+            panel.check(ledger.tasks())
         changed = ledger.use_composition(composition.version, composition.model_dump(mode="json"))
     what = "is in use from the next group on" if changed else "is in use already"
     print(f"reward {composition.version} {what}")

@@ -29,7 +29,7 @@ class Readings:
     repeats: list[list[float | None]] = field(default_factory=list)
     """Values of the same answer, each scored several times."""
     seconds: list[float] = field(default_factory=list)
-    """Of each verdict, repeats left out."""
+    """Of each verdict, but for attacks and repeats."""
 
     def says(self, at: int) -> bool | None:
         """Whether the value of a subject reaches the signal's bar; None where it is null."""
@@ -63,7 +63,8 @@ def _read(
                 continue
             began = clock()
             verdict = _verdict(signal, subject, options.attempts)
-            found.seconds.append(clock() - began)
+            if subject.against is None:
+                found.seconds.append(clock() - began)
             found.verdicts.append(verdict)
             if at in again:
                 more = [

@@ -68,7 +68,9 @@ def attack_subjects(
     """Known attacks on each verifier of a composition, on each task; slow ones only if asked."""
     chosen = list(tasks)
     return [
-        replace(made(task, attack.name, attack.artefacts(task), truth=False), against=use)
+        replace(
+            made(task, f"attack {attack.name}", attack.artefacts(task), truth=False), against=use
+        )
         for use in dict.fromkeys(signal.use for signal in composition.signals)
         for attack in known_attacks(use)
         if slow or not attack.slow
