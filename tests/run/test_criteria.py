@@ -151,9 +151,9 @@ def test_lint_says_what_and_how_to_mend_it(file: Path) -> None:
     )
 
 
-def test_the_tables_for_a_recipe_open_as_signals(file: Path) -> None:
+def test_the_tables_for_a_recipe_open_as_signals(file: Path, tmp_path: Path) -> None:
     said = run("signals", file, "--judge-url", "http://127.0.0.1:1/v1", "--judge-model", "j")[1]
-    tables = tomllib.loads(said)["grader"]["signals"]
+    tables = tomllib.loads(said.replace("{data}", str(tmp_path)))["grader"]["signals"]
     composition = Composition.model_validate({"signals": tables})
     assert [(s.name, s.use, s.role.value) for s in composition.signals] == [
         ("digits", "checked", "gate"),

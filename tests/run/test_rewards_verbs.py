@@ -10,7 +10,6 @@ import pytest
 from synthetic import make_ledger
 from typer.testing import CliRunner
 
-from tradewind.ledger.ledger import Ledger
 from tradewind.run.cli import app
 from tradewind.types import UserError
 
@@ -76,17 +75,3 @@ def test_rescore_without_a_reward_that_anybody_named_is_a_sentence(place):
     make_ledger(place / "ledger.sqlite").close()
     with pytest.raises(UserError, match=r"no grader has said .* --reward FILE"):
         call("rescore", place / "ledger.sqlite")
-
-
-def test_use_puts_a_reward_in_use_only_if_it_can_score_the_tasks(place):
-    ledger = make_ledger(place / "ledger.sqlite")
-    (place / "reward.toml").write_text('[[signals]]\nuse = "verifier.py:kind"\n')
-    argv = ["use", place / "ledger.sqlite", "--reward", place / "reward.toml"]
-    assert "is in use from the next group on" in call(*argv)
-    assert "is in use already" in call(*argv)
-    assert ledger.composition()[1]["signals"][0]["use"] == "verifier.py:kind"
-    (place / "reward.toml").write_text('[[signals]]\nuse = "exact"\n')
-    with pytest.raises(UserError, match="the grader cannot score task"):
-        call(*argv)
-    assert Ledger.open(place / "ledger.sqlite").composition()[0] == ledger.composition()[0]
-    ledger.close()

@@ -39,7 +39,8 @@ class Rounds:
         for rollout in self._ledger.expire(self._clock()):
             log.warning("%s: lease lost", rollout)
         self._ledger.refill(self._config.max_refills, self._config.min_group)
-        for group in self._ledger.close_ready(compose, group_mean):
+        closed = self._ledger.close_ready(compose, group_mean, max_caught=self._config.max_caught)
+        for group in closed:
             log.info("%s closed", group)
         self._ledger.open_eval_groups()
         facts = self.facts()

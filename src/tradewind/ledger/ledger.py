@@ -3,6 +3,7 @@
     run         create_run, add_tasks, request_eval      run.py, evals.py
     controller  open, refill, close, lease, finish       groups.py, draws.py, rollouts.py, pools.py
                 tenants and their quotas, nulls by task  tenants.py, nulls.py
+                tasks that are set aside                 aside.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
     rewards     stored groups, scores they got later     stored.py
@@ -17,6 +18,7 @@ derived from what is there.
 
 from __future__ import annotations
 
+from tradewind.ledger.aside import Aside
 from tradewind.ledger.audit import Audit
 from tradewind.ledger.compositions import Compositions
 from tradewind.ledger.evals import Evals
@@ -49,6 +51,7 @@ class Ledger(
     Observations,
     Status,
     Nulls,
+    Aside,
     Audit,
 ):
     """`Ledger.open(url_or_path)`; share it between threads, open it anew in each process."""

@@ -98,14 +98,17 @@ def compose_group(
         None if found is None else _reward(signals, weights if whole else {}, found)
         for found in rollouts
     )
-    caught = _caught(signals, rollouts)
-    return Composed(
+    composed = Composed(
         rewards=rewards,
         factors=factors,
         left_out=left_out,
         resolution=composition.resolution,
-        rejected=caught,
     )
+    caught = _caught(signals, rollouts)
+    if caught is None:
+        return composed
+    why = f"{caught.source} in {caught.rollout_id}: {caught.cause or 'no cause given'}"
+    return composed.model_copy(update={"rejected": why, "caught": caught.rollout_id})
 
 
 def _reward(signals: Sequence[SignalConfig], weights: Mapping[str, float], found: Scores) -> float:
@@ -152,11 +155,9 @@ def _trips(signals: Sequence[SignalConfig], found: Scores) -> list[Score]:
     return [found[wire.name] for wire in wires if _value(found, wire) >= wire.bar]
 
 
-def _caught(signals: Sequence[SignalConfig], rollouts: Sequence[Scores | None]) -> str | None:
-    for found in rollouts:
-        for score in [] if found is None else _trips(signals, found):
-            return f"{score.source} caught {score.rollout_id}: {score.cause or 'no cause given'}"
-    return None
+def _caught(signals: Sequence[SignalConfig], rollouts: Sequence[Scores | None]) -> Score | None:
+    """The first score that fired a tripwire."""
+    return next((s for found in rollouts if found for s in _trips(signals, found)), None)
 
 
 def _judged(composition: Composition) -> list[SignalConfig]:

@@ -17,11 +17,17 @@ from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.criteria.checked import CheckedSignal
 from tradewind.rewards.criteria.options import CriterionOptions
 from tradewind.rewards.foreign import ForeignSignal
+from tradewind.rewards.functions import FunctionOptions, PythonFunction
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.signal import JudgeSignal
+from tradewind.rewards.matches import Exact, MatchOptions, Numeric
+from tradewind.rewards.mathematics import Math, MathOptions
 from tradewind.rewards.monitor.exploits import Exploits, ExploitsOptions
 from tradewind.rewards.options import ProcessOptions
+from tradewind.rewards.programs import ProgramOptions, PythonProgram
+from tradewind.rewards.puzzles import Puzzle, PuzzleOptions
 from tradewind.rewards.resultset import ResultSet, ResultSetOptions
+from tradewind.rewards.schemas import JsonSchema, SchemaOptions
 from tradewind.rewards.signal import Signal, VerifierFailed
 from tradewind.types.config import Config
 from tradewind.types.errors import UserError
@@ -38,6 +44,12 @@ class Use:
 
 
 USES: dict[str, Use] = {
+    "exact": Use(MatchOptions, Exact),
+    "json-schema": Use(SchemaOptions, JsonSchema),
+    "math": Use(MathOptions, Math),
+    "numeric": Use(MatchOptions, Numeric),
+    "python": Use(FunctionOptions, PythonFunction),
+    "reasoning-gym": Use(PuzzleOptions, Puzzle),
     "checked": Use(CriterionOptions, CheckedSignal),
     "effort": Use(EffortOptions, WorkDone),
     "exploits": Use(ExploitsOptions, Exploits),
@@ -47,6 +59,7 @@ USES: dict[str, Use] = {
     "tool-errors": Use(ToolErrorsOptions, ToolErrors),
     "judge": Use(JudgeOptions, JudgeSignal),
     "resultset": Use(ResultSetOptions, ResultSet),
+    "stdio": Use(ProgramOptions, PythonProgram),
 }
 
 

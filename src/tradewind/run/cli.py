@@ -84,7 +84,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
     """Say what each process of a run does, and who waits for whom since when."""
     workspace = _workspace(folder)
     current = workspace
-    if workspace.control.stages.exists() and workspace.control.ledger.exists():
+    if workspace.control.stages.exists() and workspace.control.has_ledger:
         main = read_stages(workspace.stages)
         if all(stage.finished_at is not None for stage in main.stages):
             current = workspace.control

@@ -28,6 +28,8 @@ from tradewind.rewards.judges.shared import give_back, open_judge
 from tradewind.types import UserError
 
 FAILED = 1
+STORE = "{data}/judge.sqlite"
+"""In a recipe: the run's data folder."""
 
 app = typer.Typer(
     help="Criteria files: find what is hard to judge, try a judge on the examples.",
@@ -92,7 +94,7 @@ def signals(
     files: Files, judge_url: Url = "", judge_model: Model = "", judge_key_env: KeyEnv = None
 ) -> None:
     """Print the [[grader.signals]] tables of a recipe for these files."""
-    options = {"url": judge_url, "model": judge_model, "key_env": judge_key_env}
+    options = {"url": judge_url, "model": judge_model, "key_env": judge_key_env, "store": STORE}
     for file in files:
         print(signal_tables(file, read_rubric(file), options))
 

@@ -148,4 +148,6 @@ def control_recipe(recipe: Recipe) -> Recipe:
     trainer = recipe.trainer.model_copy(update={"steps": recipe.control.steps})
     midtrain = recipe.midtrain.model_copy(update={"steps": 0})
     users = recipe.users.model_copy(update={"command": None})
-    return recipe.model_copy(update={"trainer": trainer, "midtrain": midtrain, "users": users})
+    run = recipe.run.model_copy(update={"ledger": recipe.control.ledger})
+    changed = {"run": run, "trainer": trainer, "midtrain": midtrain, "users": users}
+    return recipe.model_copy(update=changed)

@@ -84,6 +84,11 @@ class Recipe(Config):
         names = [pool.name for pool in self.pools]
         if len(set(names)) < len(names):
             raise ValueError(f"two [[pools]] have the same name ({', '.join(names)})")
+        if self.run.ledger and self.control.steps and not self.control.ledger:
+            raise ValueError(
+                "[run] ledger names a database and [control] ledger none; name another one for the"
+                " control arm, or set its steps to 0"
+            )
         for key in SHARED_KEYS:
             ours, theirs = getattr(self.controller, key), getattr(self.trainer, key)
             if ours != theirs:

@@ -41,7 +41,7 @@ def gather(recipe: Recipe, workspace: Workspace) -> ReportData:
     control_steps: list[StepReading] = []
     figures: dict[str, Any] = {}
     rates: Rates = {}
-    if workspace.control.ledger.exists():
+    if workspace.control.has_ledger:
         control_seconds, _ = _times(workspace.control)
         with closing(Ledger.open(workspace.control.ledger)) as ledger:
             figures |= control_figures(ledger, control_seconds)

@@ -3,7 +3,14 @@
 from tradewind.types.beat import Beat, Event
 from tradewind.types.composed import Composed
 from tradewind.types.episode import Episode
-from tradewind.types.errors import Conflict, RefusedWeights, Stalled, TradewindError, UserError
+from tradewind.types.errors import (
+    Conflict,
+    LedgerAway,
+    RefusedWeights,
+    Stalled,
+    TradewindError,
+    UserError,
+)
 from tradewind.types.generate import GenerateChunk, GenerateRequest, Priority
 from tradewind.types.group import ClosedGroup, GradedRollout, Group, GroupState, Purpose
 from tradewind.types.ids import (
@@ -54,6 +61,7 @@ __all__ = [
     "GroupState",
     "Json",
     "Lease",
+    "LedgerAway",
     "Outcome",
     "OutcomeStatus",
     "PoolReport",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.rewards.admission.admit import verifiable
@@ -15,8 +16,12 @@ from tradewind.rewards.panel import Panel
 from tradewind.rewards.registry import open_signal
 from tradewind.types import Episode, Task, UserError
 
+Item = TypeVar("Item")
+
 MUTANTS = 8
 """Per task."""
+ATTACKED = 5
+"""Tasks on which known attacks are tried: they aim at the verifier, not at a task."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ def subjects_of(
     else:
         with closing(Panel(part)) as panel:
             found += made_subjects(chosen, panel, MUTANTS)
-    found += attack_subjects(chosen, composition, slow=wanted.slow_attacks)
+    attacked = _spread(chosen, ATTACKED)
+    found += attack_subjects(attacked, composition, slow=wanted.slow_attacks)
     if not found:
         raise UserError(
             "there is no answer to measure a signal on",
@@ -92,8 +98,7 @@ def _needs_turns(composition: Composition) -> bool:
     return False
 
 
-def _spread(items: Sequence, most: int) -> Sequence:  # type: ignore[type-arg]
+def _spread(items: Sequence[Item], most: int) -> Sequence[Item]:
     """At most `most` of them, evenly."""
-    if most <= 0:
-        return items[:0]
-    return items[:: max(1, -(-len(items) // most))]
+    n = len(items)
+    return items if n <= most else [items[at * n // most] for at in range(most)]
