@@ -173,7 +173,7 @@ def _components_table(readings: list[ComponentReading]) -> Table:
     for reading in readings:
         if reading.step in changed and reading.step != last:
             table.add_section()
-            table.add_row(str(reading.step), f"reward {reading.composition} from here on")
+            table.add_row(str(reading.step), f"now {reading.composition}")
         mean = "" if reading.mean is None else f"{reading.mean:.3f}"
         adds = "" if reading.adds is None else f"{reading.adds:+.3f}"
         table.add_row(
