@@ -10,6 +10,7 @@
                 which composition is in use              compositions.py
     trainer     claimable, commit_step                   steps.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
+    operators   payloads that nothing needs              collect.py
 
 A process killed between any two calls leaves a state from which the next one goes on: what is
 in flight is held by a lease or claim that runs out, what is due (refill, close, re-queue) is
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from tradewind.ledger.aside import Aside
 from tradewind.ledger.audit import Audit
+from tradewind.ledger.collect import Collection
 from tradewind.ledger.compositions import Compositions
 from tradewind.ledger.evals import Evals
 from tradewind.ledger.events import Observations
@@ -53,5 +55,6 @@ class Ledger(
     Nulls,
     Aside,
     Audit,
+    Collection,
 ):
     """`Ledger.open(url_or_path)`; share it between threads, open it anew in each process."""
