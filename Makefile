@@ -6,6 +6,7 @@ VLLM   ?= .venv-vllm
 AGENTS ?= .venv-agents
 NODE   ?= .node
 ENVS   ?= .venv-envs
+NPM    ?= .npm-agents
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Not compiled: vLLM imports a small part of it, and keeps what it compiles itself.
@@ -13,7 +14,7 @@ VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet instal
 
 # What others wrote, for the tests that use it.
 FOREIGN := TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python TRADEWIND_ENVS_PACKAGES=$(ENVS) \
-	TRADEWIND_AGENTS_PYTHON=$(AGENTS)/bin/python TRADEWIND_NODE=$(NODE)
+	TRADEWIND_AGENTS_PYTHON=$(AGENTS)/bin/python TRADEWIND_NODE=$(NODE) TRADEWIND_NPM_AGENTS=$(NPM)
 
 # Two processes run the tests; tests/conftest.py says what stays together and what begins.
 SIDE_BY_SIDE := -n 2 --dist loadgroup --no-loadscope-reorder
@@ -60,6 +61,12 @@ $(NODE)/.ready: $(AGENTS)/.ready $(wildcard tests/clients/node/*)
 	cd $(NODE) && PATH=$(abspath $(AGENTS))/bin:$$PATH npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# Agents of npm, half a gigabyte: only for the proofs in full size.
+$(NPM)/.ready: $(AGENTS)/.ready $(wildcard tests/clients/npm/*)
+	@mkdir -p $(NPM) && cp tests/clients/npm/* $(NPM)/
+	cd $(NPM) && PATH=$(abspath $(AGENTS))/bin:$$PATH npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
 # Packages that only adapters need lie in a folder of their own; see the requirements for why.
 $(ENVS)/.ready: $(VENV)/.dev tests/envs/requirements.txt
 	rm -rf $(ENVS)
@@ -100,11 +107,11 @@ test:
 	$(FOREIGN) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-all:
-	$(MAKE) -j2 prepared
+	$(MAKE) -j2 prepared $(NPM)/.ready
 	TRADEWIND_FULL=1 $(FOREIGN) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 bench: $(VENV)/.dev
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(VLLM) $(AGENTS) $(NODE) $(ENVS) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VLLM) $(AGENTS) $(NODE) $(NPM) $(ENVS) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

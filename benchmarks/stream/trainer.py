@@ -26,6 +26,7 @@ from typing import Any
 from tradewind.algo.advantages import group_mean
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
+from tradewind.rewards.compose import compose
 from tradewind.types import (
     Completion,
     Outcome,
@@ -80,7 +81,7 @@ def fill(ledger: Ledger, size: Size, vocabulary: int) -> None:
             value = float(index % 2)
             score = Score(rollout_id=lease.rollout_id, source="s", source_version="1", value=value)
             ledger.write_scores(lease.rollout_id, [score])
-        ledger.close_ready(lambda scores: scores[0].value, group_mean)
+        ledger.close_ready(compose, group_mean)
 
 
 def answer(

@@ -43,7 +43,7 @@ entry = "agent:{entry}"
 pythonpath = "."
 prepare = "{{python}} make_data.py {{data}}"
 [grader]
-reward = "score.py:score"
+signals = [{{ use = "score.py:score" }}]
 claim_ttl_s = {patience_s}
 ledger = "{ledger}"
 poll_s = 0.05

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tradewind.pool.engine import Engine, EngineLoad, OnChunk
 from tradewind.render.renderer import Renderer
 from tradewind.types import FinishReason, GenerateChunk, GenerateRequest
 
 
-class Scripted:
-    """Says one text after the other, whatever it is asked."""
+class Answering:
+    """Says what a function makes of the prompt's text."""
 
-    def __init__(self, renderer: Renderer, texts: Iterable[str]) -> None:
-        self._renderer, self._texts = renderer, deque(texts)
+    def __init__(self, renderer: Renderer, answer: Callable[[str], str]) -> None:
+        self._renderer, self._answer = renderer, answer
         self._lock = threading.Lock()
 
     def submit(self, request: GenerateRequest, on_chunk: OnChunk) -> None:
         with self._lock:
-            text = self._texts.popleft()
+            text = self._answer(self._renderer.decode(request.prompt_ids))
         ids = (*self._renderer.encode(text), self._renderer.stop_ids[-1])
         chunk = GenerateChunk(
             ids=ids, logprobs=(-0.5,) * len(ids), version=0, finish_reason=FinishReason.STOP
@@ -40,6 +40,14 @@ class Scripted:
 
     def stop(self) -> None:
         """It has no thread."""
+
+
+class Scripted(Answering):
+    """Says one text after the other, whatever it is asked."""
+
+    def __init__(self, renderer: Renderer, texts: Iterable[str]) -> None:
+        left = deque(texts)
+        super().__init__(renderer, lambda _: left.popleft())
 
 
 class Watched:

@@ -72,7 +72,7 @@ class Demonstration:
         return ids, said
 
 
-def byte_model(folder: Path, phrases: Iterable[str] = ()) -> Path:
+def byte_model(folder: Path, phrases: Iterable[str] = (), window: int = 16384) -> Path:
     """Tokenizer, template and configs without weights."""
     folder.mkdir(parents=True, exist_ok=True)
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -86,7 +86,7 @@ def byte_model(folder: Path, phrases: Iterable[str] = ()) -> Path:
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(about))
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 16384}))
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": window}))
     return folder
 
 

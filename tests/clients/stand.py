@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
 from tradewind.pool.server import PoolServer
 from tradewind.pool.status import PoolStatus
 from tradewind.render.renderer import Renderer
+from tradewind.rewards.compose import compose
 from tradewind.types import (
     Attestation,
     ClosedGroup,
@@ -49,12 +50,13 @@ class Stand:
     url: str
     pool_url: str
 
-    def lease(self) -> LeasedRollout:
+    def lease(self, **terms: Any) -> LeasedRollout:
         """The next rollout; opens a group of four if none waits."""
-        leased = self.ledger.lease_next("w", time.time(), TERMS, ())
+        asked = replace(TERMS, **terms)
+        leased = self.ledger.lease_next("w", time.time(), asked, ())
         if leased is None:
             self.ledger.open_training_group(4)
-            leased = self.ledger.lease_next("w", time.time(), TERMS, ())
+            leased = self.ledger.lease_next("w", time.time(), asked, ())
         assert leased is not None
         return leased
 
@@ -82,7 +84,7 @@ class Stand:
 
     def closed(self, groups: int, version: int) -> list[ClosedGroup]:
         """Closes groups whose scores are there, and gives them to the trainer of `version`."""
-        self.ledger.close_ready(lambda scores: scores[0].value, group_mean)
+        self.ledger.close_ready(compose, group_mean)
         return self.ledger.claimable(groups, version, 0)
 
     def commit(self, number: int, groups: list[ClosedGroup]) -> None:

@@ -275,8 +275,8 @@ class World:
         fields |= {"pool": pool.name, "url": pool.url, "version": pool.version, **changes}
         self.ledger.record_pool(PoolReport(**fields))
 
-    def lease(self, served=()) -> LeasedRollout:
-        terms = LeaseTerms(ttl_s=600.0, deadline_s=600.0, max_running=1000)
+    def lease(self, served=(), **terms: Any) -> LeasedRollout:
+        terms = LeaseTerms(ttl_s=600.0, deadline_s=600.0, max_running=1000, **terms)
         lease = self.ledger.lease_next("w", time.time(), terms, served)
         assert lease is not None
         return lease

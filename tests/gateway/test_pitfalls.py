@@ -160,32 +160,6 @@ def test_alarm_says_nothing_of_too_few_tokens():
     assert (alarm.check(), alarm.level) == (None, Level.FINE)
 
 
-def test_used_up_budget_ends_the_agents_loop_with_words_and_then_409(bare_world):
-    world = bare_world
-    world.start(token_budget=8)
-    lease = world.lease()
-    assert world.ask(lease.model_key, "hi").choices[0].finish_reason == "stop"
-    cut = world.ask(lease.model_key, "hi", "hello", "more").choices[0]
-    assert (cut.message.content, cut.finish_reason) == ("he", "length")
-    last = world.ask(lease.model_key, "more").choices[0]
-    assert "budget of 8 tokens is used up" in last.message.content
-    assert last.finish_reason == "stop"
-    with pytest.raises(openai.ConflictError, match="budget of 8 tokens"):
-        world.ask(lease.model_key, "and more")
-    assert len(world.turns(lease)) == len(world.paris.requests) == 2
-    assert [e.kind for e in world.ledger.events()] == ["rollout.budget"]
-
-
-def test_budget_is_counted_on_after_a_restart(bare_world):
-    world = bare_world
-    world.start(token_budget=6)
-    lease = world.lease()
-    world.ask(lease.model_key, "hi")
-    world.stop()
-    world.start(token_budget=6)
-    assert "used up" in world.ask(lease.model_key, "more").choices[0].message.content
-
-
 def test_call_after_the_deadline_gets_409(world):
     from tradewind.ledger.rollouts import LeaseTerms
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import openai
 import pytest
 
 TOOL = {
@@ -104,16 +103,6 @@ def test_other_tools_than_before_fork(tool_world):
     said = {"role": "assistant", "content": "hello"}
     ask(world, lease, [USER, said, USER], tools=None)
     assert [(t.parent, t.kind) for t in world.turns(lease)] == [(None, "root"), (None, "tools")]
-
-
-def test_required_tool_choice_is_overridden_for_rollouts_and_refused_to_users(tool_world):
-    world = tool_world
-    ask(world, world.lease(), tool_choice="required")
-    assert world.gateway.metrics.overridden == {"tool_choice": 1}
-    with pytest.raises(openai.BadRequestError, match="tool_choice"):
-        world.client().chat.completions.create(
-            model="m", messages=[USER], tools=[TOOL], tool_choice="required"
-        )
 
 
 def test_tools_of_the_provider_are_not_offered_and_counted(tool_world):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -13,13 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from tradewind.algo.advantages import group_mean
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import grade
 from tradewind.grader.main import Grader, main
+from tradewind.grader.panel import Panel
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.scores import FinishedRollout
-from tradewind.rewards.reward import Verdict, VerifierFailed
+from tradewind.rewards.compose import compose
+from tradewind.rewards.config import Composition, SignalConfig
+from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.types import Completion, Outcome, Task, Turn, TurnState, VersionSpan, turn_id
 
 TERMS = LeaseTerms(ttl_s=1e6, deadline_s=1e6, max_running=100)
@@ -50,6 +55,11 @@ def play(ledger: Ledger, outcome: Outcome) -> str:
     """A finished rollout with one answered turn."""
     ledger.open_training_group(1)
     rollout = ledger.lease_next("w", 100.0, TERMS, ()).rollout_id
+    return answer(ledger, rollout, outcome)
+
+
+def answer(ledger: Ledger, rollout: str, outcome: Outcome) -> str:
+    """One answered turn and the end."""
     intent = Turn(
         turn_id=turn_id(rollout, 0),
         rollout_id=rollout,
@@ -79,10 +89,15 @@ def play(ledger: Ledger, outcome: Outcome) -> str:
     return rollout
 
 
+def rows(workspace: Path, **fields) -> dict:
+    """The signal that compares result sets on the workspace's shop."""
+    return {"name": "rows", "options": {"database": str(workspace / "shop.sqlite")}, **fields}
+
+
 @pytest.fixture
 def grader(workspace: Path):
     ledger = Ledger.open(workspace / "ledger.sqlite")
-    opened = Grader(GraderConfig(database=workspace / "shop.sqlite"), ledger)
+    opened = Grader(GraderConfig(signals=[rows(workspace)]), ledger)
     yield opened
     opened.close()
     ledger.close()
@@ -108,49 +123,104 @@ def test_what_the_policy_causes_is_graded_and_only_the_rest_is_null(grader, outc
     (score,) = grader._ledger.scores(rollout)
     assert score.value == value
     assert (score.cause is None) if cause is None else (cause in score.cause)
-    assert (score.source, score.source_version) == ("resultset", "1")
+    assert (score.source, score.source_version) == ("rows", "1")
 
 
 class Flaky:
-    name, version = "flaky", "1"
+    version, kind, needs_turns = "1", Kind.CHECK, False
 
     def __init__(self, failures: int) -> None:
         self.left = failures
 
-    def score(self, task, outcome) -> Verdict:
+    def score(self, episode) -> Verdict:
         self.left -= 1
         if self.left >= 0:
             raise VerifierFailed("it crashed")
         return Verdict(value=1.0)
 
 
-def finished(claims: int = 1) -> FinishedRollout:
+def panel(*signals: tuple[SignalConfig, object]) -> Panel:
+    """Signals that are made here instead of opened."""
+    made = Panel.__new__(Panel)
+    made.composition = Composition(signals=[config for config, _ in signals])
+    made.signals = list(signals)
+    return made
+
+
+def grade_flaky(failures: int, claims: int = 1):
     outcome = Outcome(status="completed", artefacts={"sql": "select 2"})
-    return FinishedRollout("g000000-r0", make_task(), outcome, claims)
+    finished = FinishedRollout("g000000-r0", make_task(), outcome, None, claims)
+    (score,) = grade(finished, panel((SignalConfig(name="flaky"), Flaky(failures))), attempts=3)
+    return score
 
 
 def test_a_verifier_that_fails_is_tried_again_and_null_only_in_the_end():
-    assert grade(finished(), Flaky(2), attempts=3).value == 1.0
-    score = grade(finished(), Flaky(3), attempts=3)
+    assert grade_flaky(2).value == 1.0
+    score = grade_flaky(3)
     assert score.value is None and score.cause == "grader_error: failed 3 times, it crashed"
 
 
 def test_a_rollout_on_which_graders_keep_dying_becomes_null():
-    assert grade(finished(claims=3), Flaky(0), attempts=3).value == 1.0
-    score = grade(finished(claims=4), Flaky(0), attempts=3)
+    assert grade_flaky(0, claims=3).value == 1.0
+    score = grade_flaky(0, claims=4)
     assert score.value is None and "grader_error: 3 graders" in score.cause
+
+
+def test_no_judge_is_asked_once_a_gate_is_closed():
+    outcome = Outcome(status="completed")
+    finished = FinishedRollout("g000000-r0", make_task(), outcome, None, 1)
+    gate = SignalConfig(name="gate", role="gate", bar=2.0)
+    judge = SignalConfig(name="tone", use="judge")
+    scores = grade(finished, panel((gate, Flaky(0)), (judge, Flaky(99))), attempts=3)
+    assert [score.source for score in scores] == ["gate"]
+    opened = SignalConfig(name="gate", role="gate")
+    scores = grade(finished, panel((opened, Flaky(0)), (judge, Flaky(99))), attempts=3)
+    assert [(s.source, s.value) for s in scores] == [("gate", 1.0), ("tone", None)]
+
+
+def test_a_component_added_while_a_run_goes_begins_with_a_whole_group(grader, workspace):
+    """A group that has begun keeps its composition; the next one has the new component."""
+    (workspace / "mine.py").write_text("def short(task, outcome): return 0.25\n")
+    ledger, good = grader._ledger, Outcome(status="completed", artefacts={"sql": "select 2"})
+    begun = ledger.open_training_group(2)
+    leased = [ledger.lease_next("w", 100.0, TERMS, ()).rollout_id for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        answer(ledger, leased[0], good)
+        assert grader.grade_some(threads) == 1
+        added = Composition(
+            signals=[
+                rows(workspace),
+                {"name": "short", "use": f"{workspace}/mine.py:short", "role": "penalty"},
+            ]
+        )
+        assert ledger.use_composition(added.version, added.model_dump(mode="json"))
+        answer(ledger, leased[1], good)
+        later = play(ledger, good)
+        assert grader.grade_some(threads) == 2
+    found = [{s.source: s.value for s in ledger.scores(r)} for r in (*leased, later)]
+    assert found == [{"rows": 1.0}, {"rows": 1.0}, {"rows": 1.0, "short": 0.25}]
+    closed = ledger.close_ready(compose, group_mean)
+    assert closed == [begun.group_id, later.partition("-")[0]]
+    rewards = [r.reward for g in ledger.claimable(2, 0, 0) for r in g.rollouts]
+    assert rewards == [1.0, 1.0, 0.75]
+    assert ledger.audit_report(compose).sound
+    restarted = Grader(GraderConfig(signals=[rows(workspace)]), ledger)
+    restarted.close()
+    assert ledger.composition()[0] == added.version, "a restart does not undo what was added"
 
 
 def test_wrong_input_is_one_sentence_and_exit_status_2(workspace, capsys):
     assert main(["--workspace", str(workspace)]) == 2
-    assert "set [grader] database" in capsys.readouterr().err
-    (workspace / "grader.toml").write_text("databse = 'x'")
+    assert "set options.database" in capsys.readouterr().err
+    (workspace / "grader.toml").write_text("signal = []")
     assert main(["--config", str(workspace / "grader.toml"), "--workspace", str(workspace)]) == 2
-    assert "databse" in capsys.readouterr().err
+    assert "signal = []" in capsys.readouterr().err
     ledger = Ledger.open(workspace / "ledger.sqlite")
     ledger.add_tasks([make_task(1, "select wrong")])
     ledger.close()
-    (workspace / "grader.toml").write_text(f"database = '{workspace / 'shop.sqlite'}'")
+    (workspace / "grader.toml").write_text(
+        f"signals = [{{options = {{database = '{workspace / 'shop.sqlite'}'}}}}]"
+    )
     assert main(["--config", str(workspace / "grader.toml"), "--workspace", str(workspace)]) == 2
     assert "cannot score task t-1" in capsys.readouterr().err
 
@@ -163,7 +233,7 @@ def test_a_process_grades_is_killed_and_its_successor_goes_on(workspace):
     held = ledger.claim_finished("killed grader", 3, 0.0, 1.0)
     assert len(held) == 3
     config = workspace / "grader.json"
-    config.write_text(f'{{"database": "{workspace / "shop.sqlite"}", "poll_s": 0.01}}')
+    config.write_text(json.dumps({"signals": [rows(workspace)], "poll_s": 0.01}))
     process = subprocess.Popen(
         [sys.executable, "-m", "tradewind.grader", "--config", config, "--workspace", workspace],
         stderr=subprocess.PIPE,
@@ -171,7 +241,7 @@ def test_a_process_grades_is_killed_and_its_successor_goes_on(workspace):
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     lines = []
-    while sum("-r0 1" in line for line in lines) < 3:
+    while sum("-r0 rows 1" in line for line in lines) < 3:
         lines.append(process.stderr.readline())
         assert lines[-1], "".join(lines)
     process.send_signal(signal.SIGTERM)

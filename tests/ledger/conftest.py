@@ -17,6 +17,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
 from tradewind.types import (
     Completion,
+    Composed,
     Outcome,
     Score,
     Step,
@@ -35,8 +36,8 @@ def group_mean(rewards):
     return [None if r is None else r - mean for r in rewards]
 
 
-def only_score(scores):
-    return scores[0].value
+def only_score(composition, graded, trust):
+    return Composed(rewards=tuple(scores[0].value for scores in graded))
 
 
 class Play:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.rewards.config import RewardConfig
-from tradewind.rewards.resultset import ResultSet
+from tradewind.rewards.resultset import ResultSet, ResultSetOptions
 
 
 @pytest.fixture
@@ -30,6 +29,6 @@ def database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reward(database: Path):
-    verifier = ResultSet(RewardConfig(database=database, deadline_s=5.0))
+    verifier = ResultSet(ResultSetOptions(database=database, deadline_s=5.0))
     yield verifier
     verifier.close()

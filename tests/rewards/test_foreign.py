@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from tradewind.rewards.config import RewardConfig
-from tradewind.rewards.registry import check_tasks, open_reward
-from tradewind.rewards.reward import VerifierFailed
-from tradewind.types import Outcome, Task, UserError
+from tradewind.rewards.config import SignalConfig
+from tradewind.rewards.registry import check_tasks, open_signal
+from tradewind.rewards.signal import VerifierFailed
+from tradewind.types import Episode, Outcome, Task, UserError
 
 
 def make_task(sql: object, *, ordered: bool = False, number: int = 0) -> Task:
@@ -23,8 +23,9 @@ def make_task(sql: object, *, ordered: bool = False, number: int = 0) -> Task:
     )
 
 
-def make_outcome(sql: object) -> Outcome:
-    return Outcome(status="completed", artefacts={"sql": sql})
+def episode(task: Task, sql: object) -> Episode:
+    outcome = Outcome(status="completed", artefacts={"sql": sql})
+    return Episode(rollout_id="g000000-r0", task=task, outcome=outcome)
 
 
 SOURCE = """
@@ -52,7 +53,7 @@ def unknown(task, outcome):
     return None
 
 class Strict:
-    name, version = "strict", "3"
+    version = "3"
 
     def check(self, task):
         return None if "sql" in task["reference"] else "no sql"
@@ -71,7 +72,8 @@ def verifier(tmp_path):
 
     def open_it(name: str, deadline_s: float = 10.0):
         entry = f"{tmp_path / 'mine.py'}:{name}"
-        opened.append(open_reward(RewardConfig(reward=entry, deadline_s=deadline_s)))
+        options = {"deadline_s": deadline_s}
+        opened.append(open_signal(SignalConfig(use=entry, options=options)))
         return opened[-1]
 
     yield open_it
@@ -81,16 +83,15 @@ def verifier(tmp_path):
 
 def test_a_function_is_enough_and_its_prints_do_no_harm(verifier):
     half = verifier("half")
-    assert half.name == "half"
     assert re.fullmatch("[0-9a-f]{12}", half.version), "of its code, if it names none"
-    assert half.score(make_task("x"), make_outcome("y")).value == 0.5
-    assert half.score(make_task("x"), make_outcome("y")).value == 0.5
+    assert half.score(episode(make_task("x"), "y")).value == 0.5
+    assert half.score(episode(make_task("x"), "y")).value == 0.5
 
 
-def test_an_object_has_name_version_and_admission(verifier):
+def test_an_object_has_a_version_and_admission(verifier):
     strict = verifier("strict")
-    assert (strict.name, strict.version) == ("strict", "3")
-    assert strict.score(make_task("x"), make_outcome("x")).value == 1.0
+    assert strict.version == "3"
+    assert strict.score(episode(make_task("x"), "x")).value == 1.0
     with pytest.raises(UserError, match="t-0000: no sql"):
         check_tasks(strict, [make_task(None)])
 
@@ -98,20 +99,20 @@ def test_an_object_has_name_version_and_admission(verifier):
 @pytest.mark.parametrize("name", ["crash", "die", "nan"])
 def test_its_own_failure_is_no_verdict(verifier, name):
     with pytest.raises(VerifierFailed):
-        verifier(name).score(make_task("x"), make_outcome("y"))
+        verifier(name).score(episode(make_task("x"), "y"))
 
 
 def test_an_endless_verifier_is_killed(verifier):
     with pytest.raises(VerifierFailed, match="in time"):
-        verifier("spin", deadline_s=0.5).score(make_task("x"), make_outcome("y"))
+        verifier("spin", deadline_s=0.5).score(episode(make_task("x"), "y"))
 
 
 def test_not_its_fault_is_a_null(verifier):
-    assert verifier("unknown").score(make_task("x"), make_outcome("y")).value is None
+    assert verifier("unknown").score(episode(make_task("x"), "y")).value is None
 
 
 def test_a_file_or_object_that_is_not_there_is_a_sentence(verifier, tmp_path):
     with pytest.raises(UserError, match=r"AttributeError.*gone"):
         verifier("gone")
     with pytest.raises(UserError, match="file does not exist"):
-        open_reward(RewardConfig(reward=f"{tmp_path}/gone.py:x"))
+        open_signal(SignalConfig(use=f"{tmp_path}/gone.py:x"))

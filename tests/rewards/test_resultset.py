@@ -8,12 +8,12 @@ import signal
 
 import pytest
 
-from tradewind.rewards.config import RewardConfig
+from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.process import NoAnswer
-from tradewind.rewards.registry import check_tasks, open_reward
-from tradewind.rewards.resultset import ResultSet
-from tradewind.rewards.reward import VerifierFailed
-from tradewind.types import Outcome, Task, UserError
+from tradewind.rewards.registry import check_tasks, open_signal
+from tradewind.rewards.resultset import ResultSet, ResultSetOptions
+from tradewind.rewards.signal import VerifierFailed
+from tradewind.types import Episode, Outcome, Task, UserError
 
 
 def make_task(sql: object, *, ordered: bool = False, number: int = 0) -> Task:
@@ -27,8 +27,9 @@ def make_task(sql: object, *, ordered: bool = False, number: int = 0) -> Task:
     )
 
 
-def make_outcome(sql: object) -> Outcome:
-    return Outcome(status="completed", artefacts={"sql": sql})
+def episode(sql: object, task: Task | None = None, **artefacts: object) -> Episode:
+    outcome = Outcome(status="completed", artefacts={"sql": sql, **artefacts})
+    return Episode(rollout_id="g000000-r0", task=task or make_task(BY_CITY), outcome=outcome)
 
 
 BY_CITY = "select city, sum(price) from orders group by city"
@@ -36,7 +37,7 @@ ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) selec
 
 
 def value(reward, sql, reference=BY_CITY, **kwargs):
-    return reward.score(make_task(reference, **kwargs), make_outcome(sql)).value
+    return reward.score(episode(sql, make_task(reference, **kwargs))).value
 
 
 def test_the_same_rows_pass_whatever_the_query_looks_like(reward):
@@ -72,14 +73,14 @@ def test_order_counts_only_where_the_task_says_so(reward):
     ],
 )
 def test_what_the_policy_can_cause_is_graded_zero_with_a_cause(reward, sql):
-    verdict = reward.score(make_task(BY_CITY), make_outcome(sql))
+    verdict = reward.score(episode(sql))
     assert verdict.value == 0.0
     assert verdict.cause
 
 
 def test_an_endless_query_is_graded_zero_by_its_steps_not_by_the_clock(database):
-    reward = ResultSet(RewardConfig(database=database, max_steps=1_000_000, deadline_s=60.0))
-    verdict = reward.score(make_task(BY_CITY), make_outcome(ENDLESS))
+    reward = ResultSet(ResultSetOptions(database=database, max_steps=1_000_000, deadline_s=60.0))
+    verdict = reward.score(episode(ENDLESS))
     assert (verdict.value, verdict.cause) == (0.0, "too slow")
     assert value(reward, BY_CITY) == 1.0
     assert reward._process.starts == 1, "nothing had to be killed"
@@ -87,15 +88,15 @@ def test_an_endless_query_is_graded_zero_by_its_steps_not_by_the_clock(database)
 
 
 def test_a_query_that_outlives_the_deadline_twice_is_graded_zero_and_the_next_one_is_fine(database):
-    reward = ResultSet(RewardConfig(database=database, max_steps=10**12, deadline_s=0.5))
-    verdict = reward.score(make_task(BY_CITY), make_outcome(ENDLESS))
+    reward = ResultSet(ResultSetOptions(database=database, max_steps=10**12, deadline_s=0.5))
+    verdict = reward.score(episode(ENDLESS))
     assert verdict.value == 0.0 and "killed twice" in verdict.cause
     assert value(reward, BY_CITY) == 1.0
     reward.close()
 
 
 def test_a_verifier_that_cannot_work_fails_instead_of_blaming_the_policy(database, monkeypatch):
-    reward = ResultSet(RewardConfig(database=database))
+    reward = ResultSet(ResultSetOptions(database=database))
     assert value(reward, BY_CITY) == 1.0
 
     def broken(*_args):
@@ -103,7 +104,7 @@ def test_a_verifier_that_cannot_work_fails_instead_of_blaming_the_policy(databas
 
     monkeypatch.setattr(reward._process, "ask", broken)
     with pytest.raises(VerifierFailed, match="out of memory"):
-        reward.score(make_task(BY_CITY), make_outcome("select 1"))
+        reward.score(episode("select 1"))
     reward.close()
 
 
@@ -132,7 +133,7 @@ def test_a_killed_child_is_replaced(reward):
 def test_nothing_but_reading_is_possible(reward, database, tmp_path, sql):
     before = hashlib.sha256(database.read_bytes()).hexdigest()
     beside = tmp_path / "beside.sqlite"
-    verdict = reward.score(make_task(BY_CITY), make_outcome(sql.format(beside=beside)))
+    verdict = reward.score(episode(sql.format(beside=beside)))
     assert verdict.value == 0.0
     assert "not authorized" in verdict.cause or "readonly" in verdict.cause, verdict.cause
     assert hashlib.sha256(database.read_bytes()).hexdigest() == before
@@ -146,10 +147,8 @@ def test_nulls_and_blobs_are_values(reward):
 
 
 def test_rows_that_the_agent_reports_are_not_believed(reward):
-    outcome = make_outcome("select 1").model_copy(
-        update={"artefacts": {"sql": "select 1", "rows": [["Oslo", 5.5], ["Rome", 2.5]]}}
-    )
-    assert reward.score(make_task(BY_CITY), outcome).value == 0.0
+    claimed = episode("select 1", rows=[["Oslo", 5.5], ["Rome", 2.5]])
+    assert reward.score(claimed).value == 0.0
 
 
 @pytest.mark.parametrize(
@@ -169,12 +168,17 @@ def test_a_task_that_cannot_be_scored_is_named_before_anything_runs(reward, sql,
 
 
 def test_a_missing_database_or_verifier_is_a_sentence(tmp_path):
-    with pytest.raises(UserError, match=r"set \[grader\] database"):
-        open_reward(RewardConfig())
+    def opened(use: str = "resultset", **options: object) -> None:
+        open_signal(SignalConfig(use=use, options=options))
+
+    with pytest.raises(UserError, match=r"set options\.database"):
+        opened()
     with pytest.raises(UserError, match=r"cannot be read.*gone\.sqlite"):
-        open_reward(RewardConfig(database=tmp_path / "gone.sqlite"))
+        opened(database=str(tmp_path / "gone.sqlite"))
     (tmp_path / "text.sqlite").write_text("text " * 1000)
     with pytest.raises(UserError, match="cannot be read"):
-        open_reward(RewardConfig(database=tmp_path / "text.sqlite"))
-    with pytest.raises(UserError, match="no verifier of that name: 'rowset'"):
-        open_reward(RewardConfig(reward="rowset"))
+        opened(database=str(tmp_path / "text.sqlite"))
+    with pytest.raises(UserError, match=r"does not exist: 'rowset'.*use one of"):
+        opened("rowset")
+    with pytest.raises(UserError, match=r"databse.*known keys are.*database"):
+        opened(databse="x")

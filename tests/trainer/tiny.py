@@ -8,6 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tradewind.algo.advantages import group_mean
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
+from tradewind.rewards.compose import compose
 from tradewind.types import (
     Completion,
     Outcome,
@@ -116,7 +117,7 @@ def add_group(ledger, number, size=4, version=0):
         value = 1.0 if number % 4 == 1 else float(index % 2)
         score = Score(rollout_id=rollout, source="s", source_version="1", value=value)
         ledger.write_scores(rollout, [score])
-    assert ledger.close_ready(lambda scores: scores[0].value, group_mean) == [group.group_id]
+    assert ledger.close_ready(compose, group_mean) == [group.group_id]
 
 
 def _chat(ledger, rollout, prompt, draw, version):

@@ -42,6 +42,10 @@ class ControllerConfig(Config):
     """How often workers are asked to renew their leases, in seconds."""
     rollout_deadline_s: float = Field(default=300.0, gt=0)
     """How long an agent may take over one rollout, in seconds."""
+    token_budget: int | None = Field(default=None, ge=1)
+    """Most tokens that one rollout may sample over all its calls, bound to its key with the lease;
+    None is no limit. The answer at the limit is cut there, the next call gets one last message that
+    says so, and later ones 409. A tenant may have a smaller one."""
     pool_alive_s: float = Field(default=6.0, gt=0)
     """A pool whose last report is older does not count as serving, in seconds."""
     tick_s: float = Field(default=0.2, gt=0)

@@ -114,6 +114,7 @@ class Controller:
             deadline_s=config.rollout_deadline_s,
             max_running=config.max_running,
             training=self.facts.training,
+            token_budget=config.token_budget,
             tenant=asked.tenant,
             request=asked.request,
         )

@@ -7,15 +7,15 @@ made good by the next one, in this process or its successor.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tradewind.algo.advantages import group_mean
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts, read_facts
 from tradewind.controller.stalls import StallWatch
 from tradewind.ledger.ledger import Ledger
+from tradewind.rewards.compose import compose
 from tradewind.types.beat import Beat
-from tradewind.types.score import Score
 
 log = logging.getLogger("controller")
 
@@ -88,9 +88,3 @@ class Rounds:
                     at=heard,
                 )
             )
-
-
-def compose(scores: Sequence[Score]) -> float | None:
-    """The reward of one rollout: the value of its only score, None if that is null."""
-    assert len(scores) == 1, f"one verifier writes one score, found {scores}"
-    return scores[0].value

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tradewind.gateway.meter import Meter
 from tradewind.gateway.refusal import Refusal
 from tradewind.render.toolcalls import Said
 from tradewind.types import FinishReason, Json
@@ -49,9 +50,10 @@ class Listener:
 class Answer:
     """Text pieces, then an end: `finish` or `fail`."""
 
-    def __init__(self, answer_id: str) -> None:
+    def __init__(self, answer_id: str, meter: Meter | None = None) -> None:
         self.id = answer_id
         """Turn id once the intent is written; a request id for users."""
+        self._meter = meter or Meter()
         self.created = time.time()
         self.pieces: list[str] = []
         """Of its content; tool calls come with the end."""
@@ -82,6 +84,11 @@ class Answer:
         return "".join(self.pieces)
 
     @property
+    def over_budget(self) -> bool:
+        """Whether its rollout may sample nothing more."""
+        return self._meter.left <= 0
+
+    @property
     def ended(self) -> bool:
         """Whether nothing will be added."""
         return self.finish_reason is not None or self.refusal is not None
@@ -95,6 +102,7 @@ class Answer:
         """Counts new tokens, before their text is known."""
         self.first_token_at = self.first_token_at or time.time()
         self.output_tokens += tokens
+        self._meter.count(tokens)
         self.version = version
 
     def add(self, piece: str) -> None:

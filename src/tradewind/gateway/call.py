@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from tradewind.types import Json, TurnId
 
+ANY = "*"
+"""Some function, whichever the policy takes."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -37,6 +40,10 @@ class Call:
     """Functions that the prompt names, in the shape of chat completions."""
     calls: bool = True
     """Whether the answer may call them; else what looks like a call stays text."""
+    must: str | None = None
+    """The one that it must call, or `ANY`; None leaves it to the policy."""
+    opening: str = ""
+    """With what the answer begins for the sake of `must`; its ids are part of the prompt."""
     retry: bool = False
     """The client says that it has sent this body before."""
     idempotency_key: str | None = None

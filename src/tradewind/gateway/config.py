@@ -35,10 +35,6 @@ class GatewayConfig(BaseModel):
     auxiliary_models: tuple[str, ...] = ("*haiku*",)
     """Patterns of model names in requests. A call that asks for such a model is a side call of the
     agent's (a title, a summary): it is answered by the policy, and never trained."""
-    token_budget: int | None = Field(default=None, ge=1)
-    """Most tokens that one rollout may sample over all its calls; None is no limit. The answer at
-    the limit is cut there, the next call gets one last message that says so, and later ones 409.
-    Calls in flight at the same time may pass it together."""
     delivered_warn: float = Field(default=0.98, gt=0, le=1)
     """A smaller share of sampled tokens that reached their agents is a warning."""
     delivered_stop: float = Field(default=0.95, gt=0, le=1)

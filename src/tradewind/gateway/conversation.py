@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.call import Call
+from tradewind.gateway.meter import Meter
 from tradewind.gateway.refusal import Refusal, bad_request
 from tradewind.render.message import canonical
 from tradewind.render.renderer import Renderer, continues, said_by
@@ -50,6 +51,7 @@ class Conversation:
     turns: list[Turn] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     next_index: int = 0
+    meter: Meter = field(default_factory=Meter)
     dismissed: bool = False
     """Its budget is used up, and the agent was told so."""
     _histories: dict[TurnId, Messages] = field(default_factory=dict)
@@ -73,13 +75,6 @@ class Conversation:
     def in_flight(self) -> list[Answer]:
         """Answers that are still being written."""
         return [a for known in self.attempts for a in known.reply.answers if not a.ended]
-
-    @property
-    def sampled(self) -> int:
-        """Tokens of all answers so far, those that are being written included."""
-        done = [turn.completion for turn in self.turns if turn.completion is not None]
-        growing = sum(answer.output_tokens for answer in self.in_flight)
-        return sum(len(completion.output_ids) for completion in done) + growing
 
     def earlier(self, call: Call) -> Reply | None:
         """The reply that this call asks for again, if it is a retry.

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any, Protocol
 
 from tradewind.gateway.answer import Reply
-from tradewind.gateway.call import Call, Sampling
+from tradewind.gateway.call import ANY, Call, Sampling
 from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.parameters import Count, Policy, apply, asked_for
 from tradewind.gateway.refusal import Refusal, bad_request
@@ -130,6 +130,27 @@ def make_call(
         auxiliary=any(fnmatch(model, name) for name in asker.config.auxiliary_models),
         **own,
     )
+
+
+def chosen(kind: object, name: object, tools: Sequence[Json]) -> Json:
+    """What a call may and must do with its tools; raises `Refusal` (400).
+
+    `kind` is none, auto, required or named, and `name` then the function's.
+    """
+    if kind in ("auto", "none"):
+        return {"calls": kind == "auto"}
+    if kind not in ("required", "named"):
+        raise _wrong_choice("none, auto, required, or one of the tools by its name")
+    offered = [tool["function"]["name"] for tool in tools]
+    if not offered:
+        raise _wrong_choice("none or auto where no tools are offered")
+    if kind == "named" and name not in offered:
+        raise _wrong_choice(f"one of the tools that are offered: {', '.join(offered)}")
+    return {"must": name if kind == "named" else ANY}
+
+
+def _wrong_choice(expected: str) -> Refusal:
+    return bad_request(f"'tool_choice' must be {expected}.", param="tool_choice")
 
 
 def function_tool(name: object, description: object, parameters: object) -> Json:

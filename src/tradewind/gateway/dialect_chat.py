@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.dialect import (
     Ask,
     Asker,
+    chosen,
     function_tool,
     make_call,
     objects,
@@ -31,6 +32,7 @@ class Chat:
     def parse(self, raw: bytes, headers: Mapping[str, str], asker: Asker) -> Ask:
         """Messages and tools are in the internal shape already."""
         body = read_object(raw)
+        tools = _tools(body.get("tools"), asker)
         call = make_call(
             CHAT,
             raw,
@@ -38,8 +40,8 @@ class Chat:
             headers,
             asker,
             messages=tuple(objects(body, "messages")),
-            tools=_tools(body.get("tools"), asker),
-            calls=body.get("tool_choice") != "none",
+            tools=tools,
+            **openai_choice(body.get("tool_choice"), tools),
         )
         return Ask(call, body, asker.config.model)
 
@@ -108,6 +110,15 @@ class ChatStream:
 
     def _head(self) -> Json:
         return _head(self._reply, self._model, "chat.completion.chunk")
+
+
+def openai_choice(given: object, tools: Sequence[Json]) -> Json:
+    """`tool_choice` of chat completions, and of responses, whose name lies a level higher."""
+    if not isinstance(given, dict):
+        return chosen("auto" if given is None else given, None, tools)
+    named = given.get("function", given)
+    known = given.get("type") == "function" and isinstance(named, dict)
+    return chosen("named" if known else None, named.get("name") if known else None, tools)
 
 
 def openai_error(refusal: Refusal) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tradewind.gateway.answer import Answer, Reply
@@ -11,6 +11,7 @@ from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.dialect import (
     Ask,
     Asker,
+    chosen,
     function_tool,
     make_call,
     objects,
@@ -41,9 +42,7 @@ class Messages:
     def parse(self, raw: bytes, headers: Mapping[str, str], asker: Asker) -> Ask:
         """System, blocks and tools, in the internal shape."""
         body = read_object(raw)
-        choice = body.get("tool_choice")
-        if isinstance(choice, dict):  # only its type says what may be called
-            body["tool_choice"] = choice = {"type": choice.get("type")}
+        offered = tools(body.get("tools"), asker)
         call = make_call(
             MESSAGES,
             raw,
@@ -51,8 +50,8 @@ class Messages:
             headers,
             asker,
             messages=conversation(body),
-            tools=tools(body.get("tools"), asker),
-            calls=choice != {"type": "none"},
+            tools=offered,
+            **_choice(body.get("tool_choice"), offered),
         )
         return Ask(call, body, asker.config.model)
 
@@ -165,6 +164,15 @@ def tools(given: object, asker: Asker) -> tuple[Json, ...]:
             function_tool(tool.get("name"), tool.get("description"), tool.get("input_schema"))
         )
     return tuple(found)
+
+
+def _choice(given: object, tools: Sequence[Json]) -> Json:
+    if given is None:
+        return {}
+    said = given if isinstance(given, dict) else {}
+    ours = {"any": "required", "tool": "named"}
+    kind = str(said.get("type"))
+    return chosen(ours.get(kind, kind), said.get("name"), tools)
 
 
 def models(config: GatewayConfig) -> Json:

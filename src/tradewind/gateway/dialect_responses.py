@@ -15,7 +15,7 @@ from tradewind.gateway.dialect import (
     read_object,
     sse,
 )
-from tradewind.gateway.dialect_chat import openai_error
+from tradewind.gateway.dialect_chat import openai_choice, openai_error
 from tradewind.gateway.parameters import RESPONSES
 from tradewind.gateway.refusal import Refusal, bad_request
 from tradewind.types import FinishReason, Json
@@ -31,6 +31,7 @@ class Responses:
     def parse(self, raw: bytes, headers: Mapping[str, str], asker: Asker) -> Ask:
         """Instructions, items and tools, in the internal shape."""
         body = read_object(raw)
+        offered = tools(body.get("tools"), asker)
         call = make_call(
             RESPONSES,
             raw,
@@ -38,8 +39,8 @@ class Responses:
             headers,
             asker,
             messages=conversation(body),
-            tools=tools(body.get("tools"), asker),
-            calls=body.get("tool_choice") != "none",
+            tools=offered,
+            **openai_choice(body.get("tool_choice"), offered),
             previous=_previous(body),
             asked={"instructions": True} if body.get("instructions") else {},
         )

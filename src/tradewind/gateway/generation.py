@@ -169,6 +169,9 @@ class Generator:
                     if chunk.finish_reason is not None:
                         # Read on to the end of the body, or the connection could not be used again.
                         got.finish_reason, whole = _own_end(chunk.finish_reason), True
+                    elif speech.over_budget:  # other calls of the rollout have used it up as well
+                        got.finish_reason = FinishReason.LENGTH
+                        return
             if got.finish_reason is None:
                 raise PoolFailed("the stream ended without an end", gone=True)
         finally:

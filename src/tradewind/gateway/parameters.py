@@ -37,7 +37,10 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Parameter:
-    """One row: a rule for rollouts (training and evaluation) and one for users."""
+    """One row: a rule for rollouts (training and evaluation) and one for users.
+
+    A name with a dot is a field of an object.
+    """
 
     name: str
     rollout: Rule
@@ -71,7 +74,8 @@ _SAMPLING = ("temperature", "top_p", "seed")
 _SAMPLED = (Rule.FORCE, Rule.PASS)
 _SHAPED = (Rule.FORCE, Rule.REJECT)
 _TOOL_NOTE = "functions; tools of the provider are not offered to the model"
-_CHOICE_NOTE = "rollouts: auto or none; nothing is forced upon the policy"
+_CHOICE_NOTE = "required, or a name: the answer is begun as that call, the policy writes the rest"
+_FORMAT_NOTE = "nothing constrains the policy: ask in words, or by a tool"
 _TEMPERATURE = Parameter("temperature", *_SAMPLED, note="training: as configured; evaluation: 0")
 _TOP_P = Parameter("top_p", *_SAMPLED, note="rollouts: 1")
 _STOP_NOTE = "cuts the text; the ids stay as sampled"
@@ -91,7 +95,7 @@ CHAT = Policy(
         _TEMPERATURE,
         _TOP_P,
         Parameter("seed", *_SAMPLED, note="rollouts: from the run's seed, differs per turn"),
-        Parameter("tool_choice", *_SHAPED, neutral=(None, "none", "auto"), note=_CHOICE_NOTE),
+        *_same(Rule.PASS, "tool_choice", neutral=(None, "none", "auto"), note=_CHOICE_NOTE),
         Parameter("frequency_penalty", *_SHAPED, neutral=(None, 0)),
         Parameter("presence_penalty", *_SHAPED, neutral=(None, 0)),
         Parameter("repetition_penalty", *_SHAPED, neutral=(None, 1)),
@@ -102,7 +106,7 @@ CHAT = Policy(
         *_same(Rule.REJECT, "function_call", neutral=(None, "none", "auto"), note="use tools"),
         *_same(Rule.REJECT, "logprobs", neutral=(None, False)),
         *_same(Rule.REJECT, "top_logprobs", neutral=(None, 0)),
-        *_same(Rule.REJECT, "response_format", neutral=(None, {"type": "text"})),
+        *_same(Rule.REJECT, "response_format", neutral=(None, {"type": "text"}), note=_FORMAT_NOTE),
         *_same(Rule.REJECT, "modalities", neutral=(None, ["text"])),
         *_same(Rule.REJECT, "audio", "prediction", "web_search_options"),
         *_same(
@@ -134,15 +138,16 @@ MESSAGES = Policy(
         *_same(Rule.CLAMP, "max_tokens"),
         _TEMPERATURE,
         _TOP_P,
-        Parameter(
+        *_same(
+            Rule.PASS,
             "tool_choice",
-            *_SHAPED,
             neutral=(None, {"type": "auto"}, {"type": "none"}),
-            note=_CHOICE_NOTE,
+            note=_CHOICE_NOTE.replace("required", "any"),
         ),
         Parameter("top_k", *_SHAPED, neutral=(None, 0)),
         *_same(Rule.REJECT, "mcp_servers", neutral=(None, [])),
-        *_same(Rule.REJECT, "output_format", "container"),
+        *_same(Rule.REJECT, "output_format", "output_config.format", note=_FORMAT_NOTE),
+        *_same(Rule.REJECT, "container"),
         *_same(
             Rule.IGNORE,
             "thinking",
@@ -170,7 +175,8 @@ RESPONSES = Policy(
         *_same(Rule.CLAMP, "max_output_tokens"),
         _TEMPERATURE,
         _TOP_P,
-        Parameter("tool_choice", *_SHAPED, neutral=(None, "none", "auto"), note=_CHOICE_NOTE),
+        *_same(Rule.PASS, "tool_choice", neutral=(None, "none", "auto"), note=_CHOICE_NOTE),
+        *_same(Rule.REJECT, "text.format", neutral=(None, {"type": "text"}), note=_FORMAT_NOTE),
         *_same(Rule.REJECT, "background", neutral=(None, False)),
         *_same(Rule.REJECT, "conversation", "prompt"),
         *_same(Rule.REJECT, "top_logprobs", neutral=(None, 0)),
@@ -220,6 +226,9 @@ def apply(
     """
     for name, value in body.items():
         _check(policy, name, value, purpose, count)
+        for inner in value if isinstance(value, dict) else ():
+            if f"{name}.{inner}" in policy.rows:
+                _check(policy, f"{name}.{inner}", value[inner], purpose, count)
     asked = Sampling(
         temperature=_number(body, "temperature", 1.0, 0.0, policy.hottest),
         top_p=_number(body, "top_p", 1.0, 0.0, 1.0),
@@ -242,7 +251,7 @@ def asked_for(policy: Policy, body: Json) -> Json:
     """What a body says of sampling, for the record."""
     shaping = (Rule.FORCE, Rule.CLAMP)
     names = [n for n, row in policy.rows.items() if row.rollout in shaping]
-    names += [n for n in ("n", policy.stop) if n is not None]
+    names += [n for n in ("n", "tool_choice", policy.stop) if n is not None]
     return {name: body[name] for name in names if body.get(name) is not None}
 
 
@@ -259,7 +268,7 @@ def _check(policy: Policy, name: str, value: object, purpose: Purpose | None, co
     rule = row.user if purpose is None else row.rollout
     if rule is Rule.REJECT and value not in row.neutral:
         raise bad_request(
-            f"'{name}' is not supported here. Leave it out.",
+            f"'{name}' is not supported here{f' ({row.note})' if row.note else ''}. Leave it out.",
             param=name,
             code="unsupported_parameter",
         )

@@ -24,13 +24,14 @@ class Speech:
         self._silent = frozenset(renderer.stop_ids)
         self._stops = call.sampling.stop
         self._parser = renderer.parser(call.tools) if call.calls else Plain()
+        self._opening = call.opening
         self._names: Collection[str] = call.tool_names
         self.forget()
 
     def forget(self) -> None:
         """Starts over; only of a held answer."""
         self._ids = self._renderer.detokeniser()
-        self._text, self._shown = "", 0
+        self._text, self._shown = self._opening, 0
         self._counted: list[tuple[int, int]] = []
         self.stopped: str | None = None
         """The stop string that ended it."""
@@ -56,9 +57,14 @@ class Speech:
         self._answer.stop_string = self.stopped
         self._answer.call(said)
 
+    @property
+    def over_budget(self) -> bool:
+        """Whether the answer must end here, and there is something of it."""
+        return bool(self._answer.output_tokens) and self._answer.over_budget
+
     def _take(self, ids: Sequence[int]) -> int:
         for number, token in enumerate(ids):
-            searched = max(0, len(self._text) - max(map(len, self._stops)))
+            searched = max(len(self._opening), len(self._text) - max(map(len, self._stops)))
             if token not in self._silent:
                 self._text += self._ids.push([token])
             found = [(at, s) for s in self._stops if (at := self._text.find(s, searched)) >= 0]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from dataclasses import replace
 
 from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.call import Call
 from tradewind.gateway.conversation import Attempt, Conversation
+from tradewind.gateway.meter import Meter
 from tradewind.gateway.refusal import Refusal, bad_request, ended
 from tradewind.gateway.session import Sessions
-from tradewind.gateway.turn import Parts, Placed, TurnRun
+from tradewind.gateway.turn import Parts, Placed, TurnRun, begin
 from tradewind.ledger.turns import Session
-from tradewind.types import Event, FinishReason, TurnId, UserError
+from tradewind.types import FinishReason, TurnId, UserError
 
 _MOST_KEPT = 2048
-_NO_LIMIT = 1 << 40
 _TOGETHER_S = 0.05
 """Deliveries within so long are written together."""
 
@@ -41,16 +40,18 @@ class Traffic:
 
     async def answer(self, session: Session, call: Call) -> Reply:
         """The growing reply to `call`; for a retry that of its first attempt."""
-        conversation = await self._conversation(session.rollout_id)
+        conversation = await self._conversation(session)
         # No await from here to the registration, or a call and its retry could both be new.
         earlier = conversation.earlier(call)
         if earlier is not None:
             self._parts.metrics.joined += 1
             return earlier
-        if self._left_of_budget(conversation) <= 0:
+        if conversation.meter.left <= 0:
             return self._last_word(conversation, call)
         ask = self._place(conversation, call)
-        reply = Reply([Answer(session.rollout_id) for _ in range(call.sampling.n)])
+        reply = Reply(
+            [Answer(session.rollout_id, conversation.meter) for _ in range(call.sampling.n)]
+        )
         most = self._parts.config.max_parallel
         crowded = len(conversation.in_flight) + call.sampling.n > most
         conversation.attempts.append(Attempt(reply, call.digest, call.idempotency_key))
@@ -69,17 +70,15 @@ class Traffic:
             placement = conversation.place(call.messages, self._parts.renderer, call.tools)
         except UserError as error:
             raise bad_request(str(error), param="messages") from error
-        left = max(1, self._left_of_budget(conversation) // call.sampling.n)
+        call, ids = begin(call, placement.prompt_ids, self._parts.renderer)
+        placement = replace(placement, prompt_ids=ids)
+        left = max(1, conversation.meter.left // call.sampling.n)
         most = min(call.sampling.max_tokens, left)
         return Placed(replace(call, sampling=replace(call.sampling, max_tokens=most)), placement)
 
-    def _left_of_budget(self, conversation: Conversation) -> int:
-        budget = self._parts.config.token_budget
-        return _NO_LIMIT if budget is None else budget - conversation.sampled
-
     def _last_word(self, conversation: Conversation, call: Call) -> Reply:
         """One message that ends the agent's loop, since an empty one would not; then 409."""
-        budget = f"the budget of {self._parts.config.token_budget} tokens is used up"
+        budget = f"the budget of {conversation.meter.budget} tokens is used up"
         if conversation.dismissed:
             raise ended(f"{conversation.rollout_id} has ended: {budget}")
         conversation.dismissed = True
@@ -88,14 +87,8 @@ class Traffic:
         answer.finish(FinishReason.STOP)
         reply = Reply([answer])
         conversation.attempts.append(Attempt(reply, call.digest, call.idempotency_key))
-        event = Event(
-            at=time.time(),
-            process="gateway",
-            kind="rollout.budget",
-            subject=conversation.rollout_id,
-            detail=budget,
-        )
-        self._parts.journal.later(self._parts.journal.ledger.event, event)
+        journal = self._parts.journal
+        journal.later(journal.ledger.dismiss, conversation.rollout_id, budget)
         return reply
 
     def delivered(self, reply: Reply) -> None:
@@ -142,21 +135,25 @@ class Traffic:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._note_arrived()
 
-    async def _conversation(self, rollout: str) -> Conversation:
+    async def _conversation(self, session: Session) -> Conversation:
+        rollout = session.rollout_id
         known = self._conversations.get(rollout)
         if known is not None:
             self._conversations.move_to_end(rollout)
             return known
         loading = self._loading.get(rollout)
         if loading is None:
-            loading = asyncio.create_task(self._load(rollout))
+            loading = asyncio.create_task(self._load(session))
             self._loading[rollout] = loading
             loading.add_done_callback(lambda _: self._loading.pop(rollout, None))
         return await asyncio.shield(loading)
 
-    async def _load(self, rollout: str) -> Conversation:
-        turns = await self._parts.journal.read(self._parts.journal.ledger.turns, rollout)
+    async def _load(self, session: Session) -> Conversation:
+        rollout, journal = session.rollout_id, self._parts.journal
+        turns = await journal.read(journal.ledger.turns, rollout)
         loaded = Conversation.of(rollout, turns)
+        spent = await journal.read(journal.ledger.sampled_tokens, rollout)
+        loaded.meter, loaded.dismissed = Meter(session.token_budget, spent), session.dismissed
         self._conversations[rollout] = loaded
         if len(self._conversations) > _MOST_KEPT:
             self._drop_oldest()

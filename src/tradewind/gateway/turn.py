@@ -19,13 +19,13 @@ import time
 from dataclasses import dataclass, replace
 
 from tradewind.gateway.answer import Answer
-from tradewind.gateway.call import Call, Sampling
+from tradewind.gateway.call import ANY, Call, Sampling
 from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.conversation import Conversation, Placement
 from tradewind.gateway.generation import Generated, Generator
 from tradewind.gateway.journal import Journal
 from tradewind.gateway.metrics import Metrics
-from tradewind.gateway.refusal import Refusal, broke_off, context_overflow, ended
+from tradewind.gateway.refusal import Refusal, bad_request, broke_off, context_overflow, ended
 from tradewind.gateway.router import Route, Router
 from tradewind.ledger.turns import Session
 from tradewind.render.renderer import Renderer
@@ -68,6 +68,21 @@ def fit(ids: tuple[int, ...], sampling: Sampling, window: int) -> Sampling:
     if left < 1:
         raise context_overflow(len(ids), window)
     return replace(sampling, max_tokens=min(sampling.max_tokens, left))
+
+
+def begin(call: Call, ids: tuple[int, ...], renderer: Renderer) -> tuple[Call, tuple[int, ...]]:
+    """A call, and its prompt, with the beginning of the function call that it must make.
+
+    What is forced is prompt and never trained; what follows is sampled as ever, so that the ratio
+    stays exact. Raises `Refusal` (400) if this model's calls cannot be begun.
+    """
+    if call.must is None:
+        return call, ids
+    opening = renderer.form.opening(None if call.must == ANY else call.must)
+    if opening is None:
+        said = "This model's way of writing calls cannot be begun for it: ask with 'auto'."
+        raise bad_request(said, param="tool_choice", code="unsupported_parameter")
+    return replace(call, opening=opening), (*ids, *renderer.encode(opening))
 
 
 def turn_seed(session_seed: int, index: int) -> int:
@@ -212,7 +227,7 @@ class TurnRun:
         self._parts.metrics.lost_tokens[cause] += self._answer.output_tokens
         self._conversation.keep(turn.model_copy(update={"state": TurnState.LOST}))
         journal = self._parts.journal
-        await journal.write(journal.ledger.lose_turn, turn.turn_id)
+        await journal.write(journal.ledger.lose_turn, turn.turn_id, self._answer.output_tokens)
         event = Event(
             at=time.time(),
             process="gateway",

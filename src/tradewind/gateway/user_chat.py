@@ -11,7 +11,7 @@ from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.call import Call
 from tradewind.gateway.refusal import Refusal, bad_request, broke_off
 from tradewind.gateway.router import Route
-from tradewind.gateway.turn import Parts, fit
+from tradewind.gateway.turn import Parts, begin, fit
 from tradewind.ledger.turns import USER_LEFT, UserChat
 from tradewind.types import GenerateRequest, Priority, UserError
 
@@ -85,6 +85,7 @@ class UserChats:
             ids = parts.renderer.render(call.messages, tools=call.tools)
         except UserError as error:
             raise bad_request(str(error), param="messages") from error
+        call, ids = begin(call, ids, parts.renderer)
         sampling = fit(ids, call.sampling, parts.window)
         route = Route(Priority.USER)
         pool = await parts.router.choose(route, wait_s=parts.config.admission_wait_s)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tradewind.rewards.config import RewardConfig
+from tradewind.rewards.config import Composition
 
 
-class GraderConfig(RewardConfig):
-    """Section `[grader]` of a recipe: the verifier's own fields and these."""
+class GraderConfig(Composition):
+    """Section `[grader]` of a recipe: the signals of the reward, and who computes them."""
 
     ledger: str | None = None
     """SQLAlchemy URL or path; None is `ledger.sqlite` in the workspace."""
@@ -17,6 +17,11 @@ class GraderConfig(RewardConfig):
     claim_ttl_s: float = Field(default=120.0, gt=0)
     """A claim is held for so long, in seconds; then another grader may take the rollout."""
     attempts: int = Field(default=3, ge=1)
-    """How often the verifier may fail on a rollout before its score is null (`grader_error`)."""
+    """How often a signal may fail on a rollout before its score is null (`grader_error`)."""
     poll_s: float = Field(default=0.1, gt=0)
     """Pause between two looks for finished rollouts, in seconds."""
+
+    @property
+    def composition(self) -> Composition:
+        """The signals alone: what the ledger keeps and the version is of."""
+        return Composition(signals=self.signals)

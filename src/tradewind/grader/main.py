@@ -2,11 +2,11 @@
 
 ledger: finished rollouts ──claim (held for claim_ttl_s)──┐
                                                           ▼
-killable child ◄── SQL ── verifier ◄── task, outcome ── grade ──► ledger: scores
-  (rows back)   ──────►  (verdict here)
+killable child ◄── code ── signal ◄── episode ── grade ──► ledger: scores
+  (data back)  ──────►  (verdict here)
 
-consumes     finished rollouts: outcome and reference
-produces     one score each: a value, or a null with its cause
+consumes     finished rollouts: task, outcome, and the turns if a signal asks for them
+produces     a score per signal of the group's composition: a value, or a null with its cause
 waits for    rollouts to finish (worker), by looking every poll_s
 unblocked by the controller's `finish`
 if killed    its claims run out and any grader takes them; nothing is lost or graded twice
@@ -30,11 +30,12 @@ from pathlib import Path
 
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import grade
+from tradewind.grader.panel import Panel
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.scores import FinishedRollout
+from tradewind.rewards.compose import is_null
+from tradewind.rewards.config import Composition
 from tradewind.rewards.process import LEVEL
-from tradewind.rewards.registry import check_tasks, open_reward
-from tradewind.rewards.reward import Reward
 from tradewind.types.beat import Beat
 from tradewind.types.errors import UserError
 
@@ -47,17 +48,24 @@ class Grader:
     """Grades until told to stop. `run` blocks; `stop` may be called from a signal handler."""
 
     def __init__(self, config: GraderConfig, ledger: Ledger) -> None:
-        """Opens the verifiers; raises `UserError` if one cannot be or a task cannot be scored."""
+        """Opens the signals of the composition in use, at first the configured one.
+
+        Raises `UserError` if one cannot be opened or a task cannot be scored.
+        """
         self._config, self._ledger = config, ledger
         self._owner = f"grader@{socket.gethostname()}:{os.getpid()}"
-        self._rewards: list[Reward] = [open_reward(config) for _ in range(config.parallel)]
+        self._panels: dict[str | None, list[Panel]] = {}
         self._stopping = threading.Event()
         self._since, self._beat_at, self._idle = time.time(), 0.0, False
+        self._open(config.composition.version, config.composition)
         try:
-            self.tasks = check_tasks(self._rewards[0], ledger.tasks())
+            self.tasks = self._panels[config.composition.version][0].check(ledger.tasks())
         except UserError:
             self.close()
             raise
+        ledger.use_composition(
+            config.composition.version, config.composition.model_dump(mode="json"), again=False
+        )
 
     def run(self) -> None:
         """Claim, grade, write, until `stop`."""
@@ -69,12 +77,14 @@ class Grader:
                     self._stopping.wait(self._config.poll_s)
 
     def grade_some(self, threads: ThreadPoolExecutor) -> int:
-        """Grade what is finished, at most one rollout per verifier; how many were graded."""
+        """Grade what is finished, at most one rollout per thread; how many were graded."""
         claimed = self._ledger.claim_finished(
-            self._owner, len(self._rewards), time.time(), self._config.claim_ttl_s
+            self._owner, self._config.parallel, time.time(), self._config.claim_ttl_s
         )
-        pairs = zip(claimed, self._rewards, strict=False)
-        jobs = [threads.submit(self._grade, finished, reward) for finished, reward in pairs]
+        jobs = [
+            threads.submit(self._grade, finished, self._panels_of(finished.composition)[slot])
+            for slot, finished in enumerate(claimed)
+        ]
         for job in jobs:
             job.result()
         return len(jobs)
@@ -85,14 +95,35 @@ class Grader:
 
     def close(self) -> None:
         """End every child process."""
-        for reward in self._rewards:
-            reward.close()
+        for panels in self._panels.values():
+            for panel in panels:
+                panel.close()
 
-    def _grade(self, finished: FinishedRollout, reward: Reward) -> None:
-        score = grade(finished, reward, self._config.attempts)
-        self._ledger.write_scores(finished.rollout_id, [score])
-        shown = "null" if score.value is None else f"{score.value:g}"
-        log.info("%s %s %s", finished.rollout_id, shown, score.cause or "")
+    def _panels_of(self, version: str | None) -> list[Panel]:
+        """One panel per thread for a composition that was put in use, maybe since we started."""
+        if version not in self._panels:
+            found = self._ledger.composition(version)
+            assert found is not None, f"composition {version} is pinned and not in the ledger"
+            self._open(version, Composition.model_validate(found[1]))
+        return self._panels[version]
+
+    def _open(self, version: str | None, composition: Composition) -> None:
+        panels = self._panels[version] = []
+        try:
+            for _ in range(self._config.parallel):
+                panels.append(Panel(composition))
+        except UserError:
+            self.close()
+            raise
+
+    def _grade(self, finished: FinishedRollout, panel: Panel) -> None:
+        turns = tuple(self._ledger.turns(finished.rollout_id)) if panel.needs_turns else ()
+        scores = grade(finished, panel, self._config.attempts, turns)
+        null = is_null(panel.composition, scores)
+        self._ledger.write_scores(finished.rollout_id, scores, null=null)
+        for score in scores:
+            shown = "null" if score.value is None else f"{score.value:g}"
+            log.info("%s %s %s %s", score.rollout_id, score.source, shown, score.cause or "")
 
     def _beat(self, *, idle: bool) -> None:
         now = time.time()

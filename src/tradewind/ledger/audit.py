@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from sqlalchemy import Connection
 
 from tradewind.ledger import audit_gradients, audit_lineage, audit_prompts, audit_rollouts
 from tradewind.ledger.database import Database
+from tradewind.ledger.groups import Compose
 from tradewind.ledger.run import read_meta
 from tradewind.types.record import Record
 
@@ -57,15 +59,18 @@ class AuditReport(Record):
 class Audit(Database):
     """Called by `tradewind ledger audit`, by tests and by whoever doubts a run."""
 
-    def audit_report(self) -> AuditReport:
-        """Look at everything, in one snapshot; reads every token of every trained rollout."""
+    def audit_report(self, compose: Compose | None = None) -> AuditReport:
+        """Look at everything, in one snapshot; reads every token of every trained rollout.
+
+        With `compose`, every reward is computed again from its scores.
+        """
         trained_by: dict[str, Counter[str]] = {}
         with self.read() as conn:
             name = read_meta(conn, "name") or read_meta(conn, "run_id") or ""
             checks = tuple(
                 Check(name=what, promise=promise, counted=counted, violations=tuple(violations))
                 for what, promise, counted, violations in (
-                    *_of_the_database(conn),
+                    *_of_the_database(conn, compose),
                     *audit_gradients.checks(conn, self.payloads, trained_by),
                 )
             )
@@ -81,7 +86,9 @@ class Audit(Database):
         return list(self.audit_report().violations)
 
 
-def _of_the_database(conn: Connection) -> Iterator[tuple[str, str, str, Iterator[str]]]:
+def _of_the_database(
+    conn: Connection, compose: Compose | None
+) -> Iterator[tuple[str, str, str, Iterator[str]]]:
     yield (
         "every prompt is accounted for",
         "R7",
@@ -98,7 +105,9 @@ def _of_the_database(conn: Connection) -> Iterator[tuple[str, str, str, Iterator
         "rollouts end with a cause, credit follows their scores",
         "R4",
         audit_rollouts.counted(conn),
-        audit_rollouts.ended(conn),
+        chain(audit_rollouts.ended(conn), audit_rollouts.recomposed(conn, compose))
+        if compose
+        else audit_rollouts.ended(conn),
     )
     yield (
         "versions and steps follow each other",

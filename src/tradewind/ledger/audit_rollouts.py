@@ -9,6 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from tradewind.ledger.audit_prompts import n_of
+from tradewind.ledger.compositions import composition_data
+from tradewind.ledger.groups import Compose
+from tradewind.ledger.scores import scores_of_group
 from tradewind.ledger.tables import consumption, credits, groups, outcomes, rollouts, scores, turns
 from tradewind.types.group import GroupState
 from tradewind.types.outcome import OutcomeStatus
@@ -54,17 +57,20 @@ def _records(conn: Connection) -> Iterator[str]:
 
 
 def _nulls(conn: Connection) -> Iterator[str]:
-    """A rollout is null exactly if a score of it is, and what the policy caused is graded."""
+    """Only a null score makes a null rollout; what the policy caused is graded."""
     nulls = (
         select(rollouts.c.rollout_id, rollouts.c.null, func.min(outcomes.c.status).label("status"))
-        .add_columns((func.count() - func.count(scores.c.value)).label("missing"))
+        .add_columns(
+            func.count().label("scores"),
+            (func.count() - func.count(scores.c.value)).label("missing"),
+        )
         .join(scores, scores.c.rollout_id == rollouts.c.rollout_id)
         .join(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
         .where(rollouts.c.state == "graded")
         .group_by(rollouts.c.rollout_id, rollouts.c.null)
     )
     for row in conn.execute(nulls):
-        if bool(row.null) != (row.missing > 0):
+        if row.missing < row.null or (row.missing == row.scores and not row.null):
             yield f"{row.rollout_id} counts as {'null' if row.null else 'graded'}, scores differ"
         if not row.null and not OutcomeStatus(row.status).gradable:
             yield f"{row.rollout_id} ended with {row.status} and was graded"
@@ -89,23 +95,42 @@ def _closed(conn: Connection) -> Iterator[str]:
 
 
 def _credits(conn: Connection) -> Iterator[str]:
-    """Reward and advantage go together; with one score, the reward is that score."""
+    """Reward and advantage go together; a group that no composition rewards has one score each."""
     only = (
         select(scores.c.rollout_id, func.count().label("n"), func.max(scores.c.value).label("v"))
         .group_by(scores.c.rollout_id)
         .subquery()
     )
-    query = select(credits, only.c.n, only.c.v, rollouts.c.null)
-    query = query.join(rollouts, rollouts.c.rollout_id == credits.c.rollout_id)
+    query = (
+        select(credits, only.c.n, only.c.v, rollouts.c.null, groups.c.composition)
+        .join(rollouts, rollouts.c.rollout_id == credits.c.rollout_id)
+        .join(groups, groups.c.group_id == rollouts.c.group_id)
+    )
     for row in conn.execute(query.outerjoin(only, only.c.rollout_id == credits.c.rollout_id)):
         if (row.reward is None) != (row.advantage is None):
             yield f"{row.rollout_id} has reward {row.reward} and advantage {row.advantage}"
         elif row.advantage is not None and not math.isfinite(row.advantage):
             yield f"{row.rollout_id} has advantage {row.advantage}"
-        elif row.n is None or (row.n == 1 and row.v != row.reward):
+        elif row.n is None or (row.composition is None and row.v != row.reward):
             yield f"{row.rollout_id} was credited {row.reward}, its score says {row.v}"
         if row.null and row.reward is not None:
             yield f"{row.rollout_id} is null and has credit"
+
+
+def recomposed(conn: Connection, compose: Compose) -> Iterator[str]:
+    """Rewards are what the formula says of the scores, with the trust that judges had then."""
+    pinned = groups.c.composition.is_not(None) & groups.c.factors.is_not(None)
+    for row in conn.execute(select(groups).where(pinned).order_by(groups.c.number)).all():
+        graded = scores_of_group(conn, row.group_id)
+        data = composition_data(conn, row.composition)
+        rewards = compose(data, list(graded.values()), row.factors).rewards
+        credited = conn.execute(
+            select(credits.c.rollout_id, credits.c.reward).where(credits.c.rollout_id.in_(graded))
+        )
+        said = {found.rollout_id: found.reward for found in credited}
+        for rollout, reward in zip(graded, rewards, strict=True):
+            if rollout not in said or said[rollout] != reward:
+                yield f"{rollout} was credited {said.get(rollout)}, the formula says {reward}"
 
 
 def _each(conn: Connection, query: Select[Any], what: str) -> Iterator[str]:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, and_, func, insert, select, update
 
+from tradewind.ledger.compositions import composition_data
 from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.draws import next_draw, queue_again
 from tradewind.ledger.events import note
 from tradewind.ledger.rollouts import LIVE, PRIORITY, cancel_rollouts
 from tradewind.ledger.scores import scores_of_group
 from tradewind.ledger.tables import credits, groups, rollouts, turns, versions
+from tradewind.types.composed import Composed
 from tradewind.types.group import Group, GroupState, Purpose
 from tradewind.types.ids import GroupId, RolloutId, group_id, rollout_id
+from tradewind.types.record import Json
 from tradewind.types.score import Score
 from tradewind.types.turn import TurnState
 
-Compose = Callable[[Sequence[Score]], float | None]
-"""Scores of one rollout to its reward; None if it is null."""
+Compose = Callable[[Json | None, Sequence[Sequence[Score]], Mapping[str, float]], Composed]
+"""A composition, the scores of each graded rollout of a group, and the trust in each judge, to the
+group's rewards."""
 Advantages = Callable[[Sequence[float | None]], list[float | None]]
 """Rewards of a group to the credit of each rollout; None exactly where the reward is None."""
 
@@ -108,22 +112,27 @@ class Groups(Database):
                 opened += missing
         return opened
 
-    def close_ready(self, compose: Compose, advantages: Advantages) -> list[GroupId]:
+    def close_ready(
+        self, compose: Compose, advantages: Advantages, trust: Mapping[str, float] | None = None
+    ) -> list[GroupId]:
         """Close each open group whose `size` rollouts all have a reward; write its credit.
 
         An evaluation group becomes EVALUATED; a training group CLOSED, for the trainer. Each group
-        closes in one transaction with its credit, so a closed group never lacks it.
+        closes in one transaction with its credit, so a closed group never lacks it. One that may
+        not be trained (`Composed.rejected`) is rejected, and its task queued again.
         """
         with self.read() as conn:
             ready = _with_all_scores(conn)
-        return [group for group in ready if self._close(group, compose, advantages)]
+        return [g for g in ready if self._close(g, compose, advantages, trust or {})]
 
     def reject_group(self, group: GroupId, cause: str) -> None:
         """Give up an open or closed group: its rollouts end, its task is queued again."""
         with self.write() as conn:
             reject(conn, group, cause, wait=True)
 
-    def _close(self, group: GroupId, compose: Compose, advantages: Advantages) -> bool:
+    def _close(
+        self, group: GroupId, compose: Compose, advantages: Advantages, trust: Mapping[str, float]
+    ) -> bool:
         with self.write() as conn:
             row = conn.execute(
                 select(groups).where(
@@ -135,12 +144,18 @@ class Groups(Database):
             if row.purpose == Purpose.EVAL.value and _repeat_if_tainted(conn, row):
                 return False
             graded = scores_of_group(conn, group)
-            rewards = [compose(scores) for scores in graded.values()]
+            data = composition_data(conn, row.composition)
+            composed = compose(data, list(graded.values()), trust)
+            rewards, evaluated = composed.rewards, row.purpose == Purpose.EVAL.value
+            # Who is caught in an evaluation has failed it; nothing of it would be trained anyway.
+            if composed.rejected and not (evaluated and rewards):
+                reject(conn, group, composed.rejected, wait=True)
+                return False
             assert sum(reward is not None for reward in rewards) == row.size, (group, rewards)
             _write_credits(conn, list(graded), rewards, advantages(rewards))
-            evaluated = row.purpose == Purpose.EVAL.value
             state = GroupState.EVALUATED if evaluated else GroupState.CLOSED
-            _set_state(conn, group, state, closed_at=time.time())
+            notes = {"factors": composed.factors, "left_out": composed.left_out}
+            _set_state(conn, group, state, closed_at=time.time(), **notes)
         return True
 
 

@@ -5,6 +5,7 @@
                 tenants and their quotas, nulls by task  tenants.py, nulls.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
+                which composition is in use              compositions.py
     trainer     claimable, commit_step                   steps.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
 
@@ -16,6 +17,7 @@ derived from what is there.
 from __future__ import annotations
 
 from tradewind.ledger.audit import Audit
+from tradewind.ledger.compositions import Compositions
 from tradewind.ledger.evals import Evals
 from tradewind.ledger.events import Observations
 from tradewind.ledger.groups import Groups
@@ -36,6 +38,7 @@ class Ledger(
     Rollouts,
     Tenants,
     Turns,
+    Compositions,
     Scores,
     Steps,
     Pools,

@@ -73,6 +73,8 @@ class LeaseTerms:
     """No lease while so many rollouts run."""
     training: bool = True
     """Whether training rollouts are leased, too."""
+    token_budget: int | None = None
+    """Most tokens that its model key may sample; None: no limit."""
     tenant: Tenant | None = None
     """Whose quotas and kinds of tasks bound it; None: the run's own worker."""
     request: str | None = None
@@ -132,6 +134,7 @@ class Rollouts(Database):
                     lease_until=now + terms.ttl_s,
                     lease_ttl=terms.ttl_s,
                     deadline=deadline,
+                    token_budget=_budget(terms),
                 )
             )
             return _leased(conn, row, deadline)
@@ -152,6 +155,7 @@ class Rollouts(Database):
                     leased_at=None,
                     lease_until=None,
                     deadline=None,
+                    token_budget=None,
                 )
             )
 
@@ -301,6 +305,11 @@ def _lent_before(conn: Connection, terms: LeaseTerms) -> AnyRow | None:
         )
         .limit(1)
     ).one_or_none()
+
+
+def _budget(terms: LeaseTerms) -> int | None:
+    own = None if terms.tenant is None else terms.tenant.token_budget
+    return min((n for n in (terms.token_budget, own) if n is not None), default=None)
 
 
 def _leased(conn: Connection, row: AnyRow, deadline: float) -> LeasedRollout:

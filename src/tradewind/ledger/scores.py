@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, or_, select, update
 
+from tradewind.ledger.compositions import newest_composition
 from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.run import read_task
 from tradewind.ledger.tables import groups, outcomes, rollouts, scores
@@ -25,6 +26,8 @@ class FinishedRollout:
     task: Task
     outcome: Outcome
     """With the status and detail as they count, not as the worker reported them."""
+    composition: str | None
+    """Which composition its group is rewarded by; None if none was ever put in use."""
     claims: int
     """How many times it has been claimed, this one included; more than 1: a grader died on it."""
 
@@ -39,7 +42,13 @@ class Scores(Database):
         """
         free = or_(rollouts.c.grader_until.is_(None), rollouts.c.grader_until < now)
         query = (
-            select(rollouts.c.rollout_id, rollouts.c.grader_claims, groups.c.task_id)
+            select(
+                rollouts.c.rollout_id,
+                rollouts.c.grader_claims,
+                groups.c.task_id,
+                groups.c.group_id,
+                groups.c.composition,
+            )
             .join(groups, groups.c.group_id == rollouts.c.group_id)
             .where(rollouts.c.state == "finished", free)
             .order_by(rollouts.c.priority, rollouts.c.number, rollouts.c.idx)
@@ -51,8 +60,12 @@ class Scores(Database):
         with self.write() as conn:
             return [_claim(conn, row, owner, now + ttl_s) for row in conn.execute(query).all()]
 
-    def write_scores(self, rollout: RolloutId, new: Sequence[Score]) -> bool:
-        """Write the rollout's scores; it is graded from here on, and null if any of them is.
+    def write_scores(
+        self, rollout: RolloutId, new: Sequence[Score], *, null: bool | None = None
+    ) -> bool:
+        """Write the rollout's scores; it is graded from here on.
+
+        `null` says whether it has no reward; by default exactly if one of the scores is null.
 
         Repeating does nothing and returns False: the first verdict stands (a grader that was
         thought dead may come late). False too if its group was given up meanwhile.
@@ -67,7 +80,7 @@ class Scores(Database):
                 return False
             if state != "finished":
                 raise Conflict(f"{rollout} is {state or 'unknown'}, it cannot be graded")
-            grade(conn, rollout, new)
+            grade(conn, rollout, new, null=null)
         return True
 
     def scores(self, rollout: RolloutId) -> tuple[Score, ...]:
@@ -79,15 +92,18 @@ class Scores(Database):
             return tuple(_score_of(row) for row in rows)
 
 
-def grade(conn: Connection, rollout: RolloutId, new: Sequence[Score]) -> None:
+def grade(
+    conn: Connection, rollout: RolloutId, new: Sequence[Score], *, null: bool | None = None
+) -> None:
     """Insert scores and mark the rollout graded."""
     for score in new:
         conn.execute(insert(scores).values(score.model_dump()))
-    null = int(any(score.value is None for score in new))
+    without = any(score.value is None for score in new)
+    assert without or not null, f"{rollout} is null without a null score"
     conn.execute(
         update(rollouts)
         .where(rollouts.c.rollout_id == rollout)
-        .values(state="graded", null=null, grader_until=None)
+        .values(state="graded", null=int(without if null is None else null), grader_until=None)
     )
 
 
@@ -106,6 +122,7 @@ def scores_of_group(conn: Connection, group: GroupId) -> dict[RolloutId, tuple[S
 
 
 def _claim(conn: Connection, row: AnyRow, owner: str, until: float) -> FinishedRollout:
+    composition = row.composition or _pin(conn, row.group_id)
     conn.execute(
         update(rollouts)
         .where(rollouts.c.rollout_id == row.rollout_id)
@@ -119,9 +136,21 @@ def _claim(conn: Connection, row: AnyRow, owner: str, until: float) -> FinishedR
             status=OutcomeStatus(ended.status),
             artefacts=ended.reported["artefacts"],
             detail=ended.detail,
+            environment=ended.reported.get("environment"),
         ),
+        composition=composition,
         claims=row.grader_claims + 1,
     )
+
+
+def _pin(conn: Connection, group: GroupId) -> str | None:
+    """The group's composition, from here on the one in use."""
+    known = conn.execute(
+        select(groups.c.composition).where(groups.c.group_id == group)
+    ).scalar_one_or_none()
+    newest = known or newest_composition(conn)
+    conn.execute(update(groups).where(groups.c.group_id == group).values(composition=newest))
+    return newest
 
 
 def _score_of(row: AnyRow) -> Score:
@@ -131,5 +160,6 @@ def _score_of(row: AnyRow) -> Score:
         source_version=row.source_version,
         value=row.value,
         cause=row.cause,
+        evidence=row.evidence,
         seconds=row.seconds,
     )

@@ -12,6 +12,7 @@ from tradewind.ledger.tables import draws, groups, keys, rollouts, steps, tasks,
 from tradewind.types.group import GroupState, Purpose
 from tradewind.types.record import Record
 from tradewind.types.task import Split
+from tradewind.types.turn import TurnState
 
 
 class Counts(Record):
@@ -88,7 +89,7 @@ def _turns(conn: Connection) -> dict[str, Any]:
     )
     for state, reached, count, sampled in rows:
         by_state[state] = by_state.get(state, 0) + count
-        tokens += int(sampled or 0)
+        tokens += int(sampled or 0) if state == TurnState.DONE.value else 0
         delivered += count if reached else 0
     return {"turns": by_state, "tokens": tokens, "turns_delivered": delivered}
 

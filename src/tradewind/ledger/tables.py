@@ -4,6 +4,7 @@
     draws -> groups -> rollouts     one draw of a task, its attempts, their rollouts
     keys, turns                     what the gateway needs and captures
     tenants                         customers with a worker key and quotas of their own
+    compositions                    what the reward of a group is made of
     outcomes, scores, credits       what came of a rollout
     steps, consumption, versions    what was trained, from which groups, into which weights
     pools, attestations             who serves which version, and its proof
@@ -30,7 +31,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = 4
+SCHEMA = 5
 """Raised with every incompatible change; a ledger of another schema is refused."""
 
 metadata = MetaData()
@@ -79,6 +80,9 @@ groups = Table(
     Column("min_version", Integer, nullable=False),  # older weights must not answer
     Column("state", String, nullable=False),
     Column("cause", Text),
+    Column("composition", ForeignKey("compositions.version")),  # set with its first graded rollout
+    Column("factors", JSON),  # trust of each judged signal when it closed
+    Column("left_out", JSON),  # signals that left the formula, and why
     Column("opened_at", Double, nullable=False),
     Column("closed_at", Double),
     Index("groups_by_state", "state", "purpose", "number"),
@@ -102,6 +106,8 @@ rollouts = Table(
     Column("lease_until", Double),
     Column("lease_ttl", Double),
     Column("deadline", Double),
+    Column("token_budget", Integer),  # of its model key; None: no limit
+    Column("dismissed", Boolean, nullable=False, default=False),  # told that it is used up
     Column("grader", String),
     Column("grader_until", Double),
     Column("grader_claims", Integer, nullable=False, default=0),
@@ -118,6 +124,7 @@ tenants = Table(
     Column("digest", String, nullable=False, unique=True),  # sha256 of its worker key
     Column("max_open", Integer, nullable=False),
     Column("per_minute", Integer, nullable=False),
+    Column("token_budget", Integer),  # of each of its rollouts; None: the run's
     Column("kinds", JSON),  # of tasks that it may see; None: all
     Column("revoked", Boolean, nullable=False, default=False),
     Column("added_at", Double, nullable=False),
@@ -141,7 +148,7 @@ turns = Table(
     Column("delivered", Boolean, nullable=False, default=False),
     Column("oldest_version", Integer),
     Column("newest_version", Integer),
-    Column("tokens", Integer),  # sampled
+    Column("tokens", Integer),  # sampled, of a lost turn too
     Column("pool", String),
     Column("started_at", Double, nullable=False),
     Column("finished_at", Double),
@@ -161,6 +168,15 @@ outcomes = Table(
     Column("at", Double, nullable=False),
 )
 
+compositions = Table(
+    "compositions",
+    metadata,
+    Column("version", String, primary_key=True),
+    Column("position", Integer, nullable=False, unique=True),  # the newest one is in use
+    Column("data", JSON, nullable=False),
+    Column("registered_at", Double, nullable=False),
+)
+
 scores = Table(
     "scores",
     metadata,
@@ -169,6 +185,7 @@ scores = Table(
     Column("source_version", String, nullable=False),
     Column("value", Double),
     Column("cause", Text),
+    Column("evidence", JSON, nullable=False),
     Column("seconds", Double, nullable=False),
 )
 

@@ -29,6 +29,8 @@ class Tenant(Record):
     """Leases that it may hold at the same time."""
     per_minute: int = Field(default=600, ge=1)
     """Leases that it may take in any 60 seconds."""
+    token_budget: int | None = Field(default=None, ge=1)
+    """Most tokens that one of its rollouts may sample; the run's own limit holds too."""
     kinds: tuple[str, ...] | None = None
     """Kinds of tasks that it is given, so that it never sees another product's; None: all."""
 
@@ -170,5 +172,6 @@ def _tenant(row: AnyRow) -> Tenant:
         name=row.name,
         max_open=row.max_open,
         per_minute=row.per_minute,
+        token_budget=row.token_budget,
         kinds=None if row.kinds is None else tuple(row.kinds),
     )

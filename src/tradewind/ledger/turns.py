@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from tradewind.ledger.database import AnyRow, Database, insert_new
+from tradewind.ledger.events import note
 from tradewind.ledger.payloads import LostPayload, Payloads
 from tradewind.ledger.rollouts import renew
 from tradewind.ledger.run import run_seed
@@ -39,6 +40,10 @@ class Session:
     """Unix seconds."""
     seed: int
     """Of this rollout, 63 bits, from the run's seed."""
+    token_budget: int | None = None
+    """Most tokens that it may sample over all its turns; None: no limit."""
+    dismissed: bool = False
+    """Its budget is used up, and the agent was told so."""
 
 
 USER_LEFT = "the user left"
@@ -98,7 +103,22 @@ class Turns(Database):
             open=row.state == "running",
             deadline=row.deadline,
             seed=rollout_seed(seed, row.rollout_id),
+            token_budget=row.token_budget,
+            dismissed=row.dismissed,
         )
+
+    def sampled_tokens(self, rollout: RolloutId) -> int:
+        """Of all its turns, lost ones included: what counts against its budget."""
+        query = select(func.sum(turns.c.tokens)).where(turns.c.rollout_id == rollout)
+        with self.read() as conn:
+            return int(conn.execute(query).scalar_one() or 0)
+
+    def dismiss(self, rollout: RolloutId, why: str) -> None:
+        """Its agent was told that the budget is used up: every later call is refused."""
+        with self.write() as conn:
+            gone = update(rollouts).where(rollouts.c.rollout_id == rollout)
+            conn.execute(gone.values(dismissed=True))
+            note(conn, "rollout.budget", rollout, why)
 
     def turns(self, rollout: RolloutId) -> list[Turn]:
         """All turns of a rollout, lost ones and open intents included, in the order of arrival."""
@@ -150,13 +170,15 @@ class Turns(Database):
         with self.write() as conn:
             conn.execute(_DELIVER, [{"of": turn} for turn in delivered])
 
-    def lose_turn(self, turn: TurnId) -> None:
-        """Give up a turn whose answer will not come; a turn that is done stays done."""
+    def lose_turn(self, turn: TurnId, tokens: int = 0) -> None:
+        """Give up a turn whose answer will not come, after so many sampled tokens; a turn that is
+        done stays done.
+        """
         with self.write() as conn:
             conn.execute(
                 update(turns)
                 .where(turns.c.turn_id == turn, turns.c.state == TurnState.INTENT.value)
-                .values(state=TurnState.LOST.value)
+                .values(state=TurnState.LOST.value, tokens=tokens)
             )
 
     def open_intents(self) -> list[TurnId]:

@@ -28,6 +28,8 @@ _TOOL: Json = {
 _CALL = ToolCall(_NAME, {_ARGUMENT: 7})
 _MARK = "x7Qz9mark4Kd"
 
+_BLOCK = "<tool_call>\n{}\n</tool_call>"
+
 _INSTRUCTIONS = """\
 You may call one or more of these functions:
 <tools>
@@ -48,10 +50,25 @@ class ToolForm:
     """Whether the template itself writes tools and calls."""
     results: bool = True
     """Whether it writes results."""
+    sample: str = _BLOCK.format(json.dumps({"name": _NAME, "arguments": _CALL.arguments}))
+    """How a call of the probe is written."""
 
     def __str__(self) -> str:
         whose = "the model's chat template" if self.native else "our own instructions"
         return f"tools are written by {whose}, calls are read as {self.parser.name}"
+
+    def opening(self, name: str | None) -> str | None:
+        """How an answer begins that calls the function `name`, or any: up to where the policy has
+        something to choose. None if calls are written in another order.
+        """
+        called, arguments = self.sample.find(json.dumps(_NAME)), self.sample.find(_ARGUMENT)
+        brace = self.sample.rfind("{", 0, max(arguments, 0))
+        if not 0 <= called < brace:
+            return None
+        if name is None:
+            return self.sample[:called].rstrip()
+        head, tail = self.sample[:called], self.sample[called + len(json.dumps(_NAME)) : brace]
+        return (head + json.dumps(name) + tail).rstrip()
 
     def prepare(self, messages: Sequence[Json], tools: Sequence[Json]) -> tuple[Json, ...]:
         """What the template is given; itself for a native form."""
@@ -71,7 +88,7 @@ def choose_form(template: ChatTemplate) -> ToolForm:
     if written is not None:
         for parser in PARSERS:
             if parser.parse(written, {_NAME}).means(Said("", (_CALL,))):
-                return ToolForm(parser, native=True)
+                return ToolForm(parser, native=True, sample=written)
     return ToolForm(Hermes(), native=False, results=_writes_results(template))
 
 
@@ -109,7 +126,7 @@ def _as_text(message: Json) -> Json:
     if "tool_calls" not in message:
         return message
     texts = [json.dumps(call["function"], ensure_ascii=False) for call in message["tool_calls"]]
-    blocks = [f"<tool_call>\n{text}\n</tool_call>" for text in texts]
+    blocks = [_BLOCK.format(text) for text in texts]
     content = "\n".join(([message["content"]] if message["content"] else []) + blocks)
     return {**{k: v for k, v in message.items() if k != "tool_calls"}, "content": content}
 

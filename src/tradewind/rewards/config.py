@@ -1,29 +1,108 @@
-"""Configuration of a verifier."""
+"""Which signals make up a reward, as data: the composition and its version."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+import json
+import re
+from enum import StrEnum
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from tradewind.types.config import Config
 
+JUDGE = "judge"
+"""The `use` whose verdicts count only as far as their judge is trusted."""
 
-class RewardConfig(Config):
-    """Which verifier, and what it may use."""
 
-    reward: str = "resultset"
-    """`resultset`, or `path/to/file.py:object` with a `score(task, outcome)` of your own."""
-    database: Path | None = None
-    """SQLite file on which `resultset` runs candidate and reference; read-only."""
-    deadline_s: float = Field(default=10.0, gt=0)
-    """Wall-clock limit of one verification, in seconds; then its process is killed."""
-    max_steps: int = Field(default=50_000_000, gt=0)
-    """Limit of one query in instructions of SQLite's virtual machine: the same on every machine,
-    so that a verdict of "too slow" does not depend on load."""
-    max_rows: int = Field(default=1000, gt=0)
-    """A query that returns more rows is wrong; a reference that does is refused."""
-    max_bytes: int = Field(default=4_000_000, gt=0)
-    """The same for the bytes of its result."""
-    memory_mb: int = Field(default=1024, ge=128)
-    """Address space of the child process."""
+class Role(StrEnum):
+    """What a signal does in the formula; `compose.py` is the formula."""
+
+    GATE = "gate"
+    """The reward is 0 unless the value reaches `bar`."""
+    WEIGHTED = "weighted"
+    """Enters the weighted mean; a negative weight takes off."""
+    CAP = "cap"
+    """Below `bar`, the reward is at most `most`."""
+    PENALTY = "penalty"
+    """`weight` times the value is taken off in the end."""
+    TRIPWIRE = "tripwire"
+    """From `bar` on the whole group is rejected: what was caught is never trained."""
+    MONITOR = "monitor"
+    """Recorded, never part of the reward."""
+
+
+class SignalConfig(Config):
+    """One `[[grader.signals]]` of a recipe, one `[[signals]]` of a reward file."""
+
+    name: str = ""
+    """Source of the scores; unique in its composition. Empty: what `use` is called."""
+    use: str = "resultset"
+    """A built-in signal, or `path/to/file.py:object` with a `score(task, outcome)` of your own."""
+    role: Role = Role.WEIGHTED
+    """What it does in the formula."""
+    weight: float = 1.0
+    """Of a weighted signal (may be negative) or a penalty."""
+    bar: float = 1.0
+    """From which value a gate opens, a cap is lifted, a tripwire fires."""
+    most: float = 0.0
+    """What a cap leaves of the reward."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What the signal itself takes; its own model says which keys there are."""
+
+    @field_validator("weight", "bar", "most")
+    @classmethod
+    def _finite(cls, value: float) -> float:
+        if not abs(value) < 1e6:
+            raise ValueError("must be a finite number")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values: Any) -> Any:
+        if isinstance(values, dict) and not values.get("name"):
+            use = str(values.get("use", cls.model_fields["use"].default))
+            return {**values, "name": use.rpartition(":")[2]}
+        return values
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> SignalConfig:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name):
+            raise ValueError("a signal's name has letters, digits, '_', '-' and '.'")
+        return self
+
+    @property
+    def judged(self) -> bool:
+        """Whether it counts only as far as its judge is trusted."""
+        return self.use == JUDGE
+
+
+class Composition(Config):
+    """The whole reward. Data with a version; no code decides what counts."""
+
+    signals: tuple[SignalConfig, ...] = (SignalConfig(),)
+    """At least one that is not merely watched."""
+
+    @model_validator(mode="after")
+    def _works(self) -> Composition:
+        names = [signal.name for signal in self.signals]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two signals are called {twice[0]!r}; give them different names")
+        weighted = self.with_role(Role.WEIGHTED)
+        if not weighted and not self.with_role(Role.GATE):
+            raise ValueError("no signal is weighted or a gate, so nothing would be rewarded")
+        if weighted and not any(signal.weight > 0 for signal in weighted):
+            raise ValueError("no weighted signal has a weight above 0, so nothing is rewarded")
+        return self
+
+    @property
+    def version(self) -> str:
+        """12 hex digits of SHA-256 over the canonical JSON: other data, other version."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def with_role(self, role: Role) -> list[SignalConfig]:
+        """The signals of one role, in their order."""
+        return [signal for signal in self.signals if signal.role is role]

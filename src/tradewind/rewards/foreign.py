@@ -13,11 +13,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tradewind.rewards import foreign_child
-from tradewind.rewards.config import RewardConfig
+from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.process import KillableProcess, NoAnswer
-from tradewind.rewards.reward import Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
-from tradewind.types.outcome import Outcome
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
@@ -25,21 +25,24 @@ _START_S = 60.0
 """Longest that the import of the file may take."""
 
 
-class ForeignReward:
-    """Implements `Reward` for the `object` of a file: a function or an object with `score`.
+class ForeignSignal:
+    """Implements `Signal` for the `object` of a file: a function or an object with `score`.
 
-    `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `name`,
-    `version` and `check(task)` are used if the object has them; without a `version` it is 12 hex
-    digits of SHA-256 over the file, so that a verdict can be traced to the code that gave it.
+    `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `version` and
+    `check(task)` are used if the object has them; without a `version` it is 12 hex digits of
+    SHA-256 over the file, so that a verdict can be traced to the code that gave it.
     """
 
-    def __init__(self, entry: str, config: RewardConfig) -> None:
+    kind = Kind.CHECK
+    needs_turns = False
+
+    def __init__(self, entry: str, config: ProcessOptions) -> None:
         """Raises `UserError` if the file or the object is not there or does not import."""
         file, _, attribute = entry.partition(":")
         path = Path(file)
         if not path.is_file():
             raise UserError(
-                "the verifier's file does not exist", value=file, fix="check [grader] reward"
+                "the verifier's file does not exist", value=file, fix="check the signal's `use`"
             )
         argv = [
             sys.executable,
@@ -54,15 +57,15 @@ class ForeignReward:
         )
         about = self._about()
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-        self.name, self.version = str(about["name"]), str(about["version"] or digest)
+        self.version = str(about["version"] or digest)
 
-    def score(self, task: Task, outcome: Outcome) -> Verdict:
+    def score(self, episode: Episode) -> Verdict:
         """What the object's `score` says."""
         answer = self._ask(
             {
                 "ask": "score",
-                "task": task.model_dump(mode="json"),
-                "outcome": outcome.model_dump(mode="json"),
+                "task": episode.task.model_dump(mode="json"),
+                "outcome": episode.outcome.model_dump(mode="json"),
             }
         )
         try:
@@ -89,7 +92,7 @@ class ForeignReward:
             raise UserError(
                 f"the verifier cannot be loaded ({about['error']})",
                 value=self._entry,
-                fix="write [grader] reward as path/to/file.py:object, with a score(task, outcome)",
+                fix="write `use` as path/to/file.py:object, with a score(task, outcome)",
             )
         return about
 

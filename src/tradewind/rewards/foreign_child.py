@@ -29,8 +29,7 @@ def load(file: str, attribute: str) -> Any:
 def answer(verifier: Any, question: dict[str, Any]) -> dict[str, Any]:
     """What the verifier says."""
     if question["ask"] == "about":
-        name = getattr(verifier, "name", None) or getattr(verifier, "__name__", "custom")
-        return {"name": name, "version": getattr(verifier, "version", None)}
+        return {"version": getattr(verifier, "version", None)}
     if question["ask"] == "check":
         check = getattr(verifier, "check", None)
         return {"cause": check(question["task"]) if check else None}

@@ -1,34 +1,72 @@
-"""Which verifier a configuration asks for, and whether it can score every task."""
+"""Which signal a configuration asks for, and whether it can score every task."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
-from tradewind.rewards.config import RewardConfig
-from tradewind.rewards.foreign import ForeignReward
-from tradewind.rewards.resultset import ResultSet
-from tradewind.rewards.reward import Reward, VerifierFailed
+from pydantic import ValidationError
+
+from tradewind.rewards.config import SignalConfig
+from tradewind.rewards.foreign import ForeignSignal
+from tradewind.rewards.options import ProcessOptions
+from tradewind.rewards.resultset import ResultSet, ResultSetOptions
+from tradewind.rewards.signal import Signal, VerifierFailed
+from tradewind.types.config import Config
 from tradewind.types.errors import UserError
 from tradewind.types.task import Task
 
-BUILT_IN = {"resultset": ResultSet}
+
+@dataclass(frozen=True)
+class Use:
+    """A built-in signal: what it takes and how it is opened."""
+
+    options: type[Config]
+    open: Callable[[Any], Signal]
+    """Called with an instance of `options`; raises `UserError`."""
 
 
-def open_reward(config: RewardConfig) -> Reward:
-    """The verifier named `config.reward`; raises `UserError` if there is none of that name."""
-    if config.reward in BUILT_IN:
-        return BUILT_IN[config.reward](config)
-    if ":" in config.reward:
-        return ForeignReward(config.reward, config)
-    raise UserError(
-        "there is no verifier of that name",
-        value=config.reward,
-        fix=f"use one of {', '.join(BUILT_IN)}, or path/to/file.py:object",
-    )
+USES: dict[str, Use] = {
+    "resultset": Use(ResultSetOptions, ResultSet),
+}
 
 
-def check_tasks(reward: Reward, tasks: Iterable[Task]) -> int:
-    """Admission: how many tasks there are, all of which the verifier can score.
+def open_signal(config: SignalConfig) -> Signal:
+    """The signal that `config.use` names.
+
+    Raises `UserError` if there is none of that name, or if its options do not work.
+    """
+    if ":" in config.use:
+        return ForeignSignal(config.use, read_options(config, ProcessOptions))
+    if config.use not in USES:
+        raise UserError(
+            f"signal {config.name!r} uses something that does not exist",
+            value=config.use,
+            fix=f"use one of {', '.join(sorted(USES))}, or path/to/file.py:object",
+        )
+    use = USES[config.use]
+    return use.open(read_options(config, use.options))
+
+
+def read_options(config: SignalConfig, model: type[Config]) -> Any:
+    """`config.options` as an instance of `model`; raises `UserError` that names the key."""
+    try:
+        return model.model_validate(config.options)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'options'}: {fault['msg']}"
+            for fault in error.errors()
+        )
+        raise UserError(
+            f"the options of signal {config.name!r} do not work ({faults})",
+            value=config.options,
+            fix=f"known keys are {', '.join(model.model_fields)}",
+        ) from error
+
+
+def check_tasks(signal: Signal, tasks: Iterable[Task]) -> int:
+    """How many tasks there are, all of which the signal can score.
 
     Raises `UserError` that names the first task it cannot score and how many others there are.
     """
@@ -36,7 +74,7 @@ def check_tasks(reward: Reward, tasks: Iterable[Task]) -> int:
     n = 0
     for n, task in enumerate(tasks, start=1):  # noqa: B007  the count is the result
         try:
-            fault = reward.check(task)
+            fault = signal.check(task)
         except VerifierFailed as error:
             fault = str(error)
         if fault is not None:

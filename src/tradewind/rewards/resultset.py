@@ -17,14 +17,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from tradewind.rewards import sql_child
-from tradewind.rewards.config import RewardConfig
+from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.process import KillableProcess, NoAnswer
-from tradewind.rewards.reward import Verdict, VerifierFailed
 from tradewind.rewards.rows import difference
+from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
-from tradewind.types.outcome import Outcome
 from tradewind.types.task import Task
+
+
+class ResultSetOptions(ProcessOptions):
+    """What `resultset` takes."""
+
+    database: Path | None = None
+    """SQLite file on which candidate and reference run; read-only."""
+    max_steps: int = Field(default=50_000_000, gt=0)
+    """Limit of one query in instructions of SQLite's virtual machine: the same on every machine,
+    so that a verdict of "too slow" does not depend on load."""
+    max_rows: int = Field(default=1000, gt=0)
+    """A query that returns more rows is wrong; a reference that does is refused."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,13 @@ class Table:
 
 
 class ResultSet:
-    """Implements `Reward`."""
+    """Implements `Signal`."""
 
-    name = "resultset"
     version = "1"
+    kind = Kind.EXECUTABLE
+    needs_turns = False
 
-    def __init__(self, config: RewardConfig) -> None:
+    def __init__(self, config: ResultSetOptions) -> None:
         """Raises `UserError` if the database is missing or is none."""
         self._config = config
         database = _existing(config.database)
@@ -52,9 +67,9 @@ class ResultSet:
         )
         self._references: dict[str, Table] = {}
 
-    def score(self, task: Task, outcome: Outcome) -> Verdict:
+    def score(self, episode: Episode) -> Verdict:
         """1.0 if the result sets are the same, else 0.0 with the difference as evidence."""
-        sql = outcome.artefacts.get("sql")
+        task, sql = episode.task, episode.outcome.artefacts.get("sql")
         if not isinstance(sql, str) or not sql.strip():
             return Verdict(value=0.0, cause="no SQL was reported")
         expected = self._reference(task.reference["sql"])
@@ -133,7 +148,7 @@ def _existing(database: Path | None) -> Path:
     if database is None:
         raise UserError(
             "the verifier 'resultset' needs a database",
-            fix="set [grader] database to a SQLite file",
+            fix="set options.database of the signal to a SQLite file",
         )
     try:
         with closing(sql_child.connect(str(database))) as connection:
@@ -142,6 +157,6 @@ def _existing(database: Path | None) -> Path:
         raise UserError(
             f"the grader's database cannot be read ({error})",
             value=str(database),
-            fix="set [grader] database to an existing SQLite file",
+            fix="set options.database of the signal to an existing SQLite file",
         ) from error
     return database

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tradewind.ledger.audit import AuditReport
 from tradewind.ledger.ledger import Ledger
+from tradewind.rewards.compose import compose
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
 
@@ -71,7 +72,7 @@ def _ledgers(run: str) -> list[str]:
 
 def _read(place: str) -> AuditReport:
     with closing(Ledger.open(place)) as ledger:
-        return ledger.audit_report()
+        return ledger.audit_report(compose)
 
 
 def _names(counts: dict[str, int]) -> str:

@@ -31,12 +31,16 @@ def add(
     controller: Url,
     max_open: Annotated[int, typer.Option(help="Leases at the same time.")] = 32,
     per_minute: Annotated[int, typer.Option(help="Leases in any 60 seconds.")] = 600,
+    token_budget: Annotated[
+        int | None, typer.Option(help="Tokens that one of its rollouts may sample.")
+    ] = None,
     kind: Annotated[
         list[str] | None, typer.Option(help="A kind of tasks it may see; repeat it. All if none.")
     ] = None,
 ) -> None:
     """Add a tenant and print its worker key, once."""
-    body = {"name": name, "max_open": max_open, "per_minute": per_minute, "kinds": kind or None}
+    quotas = {"max_open": max_open, "per_minute": per_minute, "token_budget": token_budget}
+    body = {"name": name, **quotas, "kinds": kind or None}
     print(_call(controller, "POST", "/v1/tenants", body)["key"])
 
 

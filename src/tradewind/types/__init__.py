@@ -1,6 +1,8 @@
 """Records that cross a process boundary. Torch-free, frozen, closed to unknown keys."""
 
 from tradewind.types.beat import Beat, Event
+from tradewind.types.composed import Composed
+from tradewind.types.episode import Episode
 from tradewind.types.errors import Conflict, RefusedWeights, Stalled, TradewindError, UserError
 from tradewind.types.generate import GenerateChunk, GenerateRequest, Priority
 from tradewind.types.group import ClosedGroup, GradedRollout, Group, GroupState, Purpose
@@ -37,7 +39,9 @@ __all__ = [
     "Beat",
     "ClosedGroup",
     "Completion",
+    "Composed",
     "Conflict",
+    "Episode",
     "Event",
     "Fingerprint",
     "FinishReason",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from tradewind.types.ids import RolloutId
-from tradewind.types.record import Record
+from tradewind.types.record import Json, Record
 
 
 class Score(Record):
@@ -19,6 +19,8 @@ class Score(Record):
     """None is a null: it leaves loss, mean and spread, and the rollout is refilled."""
     cause: str | None = None
     """Why the value is null, or evidence for people when it is not."""
+    evidence: Json = Field(default_factory=dict)
+    """Plain data that lets somebody else check the verdict."""
     seconds: float = 0.0
 
     @model_validator(mode="after")

@@ -8,7 +8,8 @@ of tasks and as verifier alike::
     env = ReasoningGym("chain_sum", size=200, seed=1)
 
     tradewind worker puzzles.py:env --controller URL        # its method `rollout`
-    [grader] reward = "puzzles.py:env"                      # its method `score`
+    [[grader.signals]]
+    use = "puzzles.py:env"                                  # its method `score`
 
 None of them is imported by the product itself; what they need is in the extra `envs`.
 """

@@ -1,0 +1,139 @@
+"""Claude Code and Codex as they come from npm: they start, paint a wall, and come to an end.
+
+    agent's own process ◄─► gateway ◄─► a script that knows which tool of theirs paints
+
+Only in full size: each is a program of 250 MB that sends 30,000 characters and more of prompt.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from engines import Answering
+from phrases import byte_model, call
+from stand import Stand, standing
+
+from tradewind.ledger.rollouts import LeasedRollout
+from tradewind.render.renderer import Renderer
+from tradewind.types import TurnState
+
+FULL = bool(os.environ.get("TRADEWIND_FULL"))
+LIMIT_S = 120
+END = "The wall is painted."
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not FULL, reason="programs of 250 MB each; TRADEWIND_FULL=1 runs them"),
+]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How it is started, and what it is known to say."""
+
+    dialect: str
+    paints: str
+    """Its own tool, called so that it paints."""
+    start: Callable[[Stand, LeasedRollout, Path], tuple[list[str], dict[str, str]]]
+    """Command and environment, given a folder for its own files."""
+    replaced: tuple[str, ...]
+    """What it asks for and does not get, each time."""
+
+
+def _prepared(variable: str) -> Path:
+    path = os.environ.get(variable)
+    assert path, f"{variable} is not set: `make test-all` prepares it"
+    return Path(path).resolve()
+
+
+def _claude(stand: Stand, lease: LeasedRollout, home: Path) -> tuple[list[str], dict[str, str]]:
+    packages = _prepared("TRADEWIND_NPM_AGENTS") / "node_modules" / "@anthropic-ai"
+    (program,) = packages.glob("claude-code-*/claude")
+    command = [str(program), "-p", "Paint the wall.", "--dangerously-skip-permissions"]
+    quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    where = {"ANTHROPIC_BASE_URL": stand.url, "ANTHROPIC_API_KEY": lease.model_key}
+    return command, {**where, **quiet, "IS_SANDBOX": "1"}
+
+
+def _codex(stand: Stand, lease: LeasedRollout, home: Path) -> tuple[list[str], dict[str, str]]:
+    provider = f'name = "ours"\nbase_url = "{stand.url}/v1"\nenv_key = "OUR_KEY"\n'
+    (home / "config.toml").write_text(
+        'model = "policy"\nmodel_provider = "ours"\n[model_providers.ours]\n'
+        f'{provider}wire_api = "responses"\n'
+    )
+    script = _prepared("TRADEWIND_NPM_AGENTS") / "node_modules/@openai/codex/bin/codex.js"
+    node = _prepared("TRADEWIND_NODE") / "bin" / "node"
+    options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    command = [str(node), str(script), "exec", *options, "Paint the wall."]
+    return command, {"CODEX_HOME": str(home), "OUR_KEY": lease.model_key}
+
+
+PAINT = "printf red > wall.txt"
+AGENTS = {
+    "Claude Code": Agent(
+        "messages", call("Bash", command=PAINT, description="Paint"), _claude, ("max_tokens",)
+    ),
+    "Codex": Agent(
+        "responses",
+        call("exec_command", cmd=PAINT),
+        _codex,
+        ("tools.namespace", "tools.web_search"),
+    ),
+}
+
+
+def run(agent: Agent, stand: Stand, lease: LeasedRollout, folder: Path) -> str:
+    """Plays one rollout; what the agent printed."""
+    home, work = folder / "home", folder / "work"
+    home.mkdir()
+    work.mkdir()
+    command, own = agent.start(stand, lease, home)
+    done = subprocess.run(
+        command,
+        cwd=work,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), **own},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_agent_of_npm_finishes_its_task_and_every_turn_is_captured(name, tmp_path):
+    agent, wall = AGENTS[name], tmp_path / "work" / "wall.txt"
+    model = byte_model(tmp_path / "bytes", window=1 << 20)
+    engine = Answering(Renderer.open(model), lambda _: END if wall.exists() else agent.paints)
+    with standing(tmp_path, model, engine, max_tokens=512) as stand:
+        lease = stand.lease()
+        printed = run(agent, stand, lease, tmp_path)
+        assert END in printed and wall.read_text() == "red"
+        one, two = stand.turns(lease)
+        assert (one.kind, two.kind, two.parent) == ("root", "extended", one.turn_id)
+        for turn in (one, two):
+            assert (turn.dialect, turn.state) == (agent.dialect, TurnState.DONE)
+            assert turn.prompt_ids == stand.engine.asked[turn.turn_id]
+            assert list(turn.completion.output_ids) == stand.engine.gave[turn.turn_id]
+        replaced = dict.fromkeys(agent.replaced, 2)
+        assert stand.gateway.metrics.overridden == replaced
+        assert not stand.gateway.metrics.refused
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_budget_ends_an_agent_of_npm_that_would_go_on_for_ever(name, tmp_path):
+    agent = AGENTS[name]
+    model = byte_model(tmp_path / "bytes", window=1 << 20)
+    engine = Answering(Renderer.open(model), lambda _: agent.paints)
+    with standing(tmp_path, model, engine, max_tokens=512) as stand:
+        lease = stand.lease(token_budget=3 * len(agent.paints))
+        assert "tokens is used up" in run(agent, stand, lease, tmp_path)
+        assert 3 <= len(stand.turns(lease)) <= 4
