@@ -3,9 +3,11 @@
     run         create_run, add_tasks, request_eval      run.py, evals.py
     controller  open, refill, close, lease, finish       groups.py, draws.py, rollouts.py, pools.py
                 tenants and their quotas, nulls by task  tenants.py, nulls.py
+                what alarms look at, pauses              windows.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
                 which composition is in use              compositions.py
+                judges, probes, labels, standings        trust.py
     trainer     claimable, commit_step                   steps.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
 
@@ -29,7 +31,9 @@ from tradewind.ledger.scores import Scores
 from tradewind.ledger.status import Status
 from tradewind.ledger.steps import Steps
 from tradewind.ledger.tenants import Tenants
+from tradewind.ledger.trust import Trust
 from tradewind.ledger.turns import Turns
+from tradewind.ledger.windows import Windows
 
 
 class Ledger(
@@ -46,6 +50,8 @@ class Ledger(
     Observations,
     Status,
     Nulls,
+    Trust,
+    Windows,
     Audit,
 ):
     """`Ledger.open(url_or_path)`; share it between threads, open it anew in each process."""

@@ -116,3 +116,14 @@ class Probe(Record):
     """What a sound judge says; for anchors and held-out judges what this judge said itself."""
     evidence: Json = Field(default_factory=dict)
     at: float
+
+
+class Pause(Record):
+    """Training stands still because an alarm said so; a person lets it go on.
+
+    Example: `Pause(alarm="nulls", cause="31 of the last 100 rollouts were null", at=1764486000)`.
+    """
+
+    alarm: str
+    cause: str
+    at: float

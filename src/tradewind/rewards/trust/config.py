@@ -13,6 +13,8 @@ class TrustConfig(Config):
     "Bound" is always a one-sided confidence bound of `level`, never the observed share.
     """
 
+    off: bool = False
+    """Every judge counts fully, whatever is known of it: for comparisons, never for training."""
     level: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence of bounds that let a judge climb or fall."""
     alarm_level: float = Field(default=0.999, gt=0.5, lt=1)

@@ -1,0 +1,72 @@
+"""Evidence about a judge out of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.trust import JudgedRollout
+from tradewind.rewards.trust.config import TrustConfig
+from tradewind.rewards.trust.evidence import Evidence, HeldoutPair, LabelledVerdict
+from tradewind.rewards.trust.features import FEATURES, VERSION
+from tradewind.types.trust import Label, LabelSource, ProbeKind, Sampling
+
+
+def read_evidence(ledger: Ledger, signal: str, version: str, config: TrustConfig) -> Evidence:
+    """All that the newest verdicts, labels and probes say of one judge on one criterion."""
+    judged = ledger.judged(signal, version, config.truth.get(signal))
+    given = ledger.labels(signal)
+    labelled = ledger.judged(signal, version, only=[label.rollout_id for label in given])
+    free = [_free_label(found) for found in judged if found.truth is not None]
+    said = _said_by_people({found.rollout_id: found for found in labelled}, given)
+    probes = ledger.probes(signal, version)
+    tasks = {found.rollout_id: found.task_id for found in judged}
+    return Evidence(
+        labels=sorted([x for x in [*free, *said] if x is not None], key=lambda x: x.at),
+        probes=probes,
+        pairs=[
+            HeldoutPair(tasks[p.rollout_id], p.expected, p.values[0], p.at)
+            for p in probes
+            if p.kind is ProbeKind.HELDOUT and p.values and p.expected is not None
+            if p.rollout_id in tasks
+        ],
+        asked=[(found.at, found.value is None) for found in judged],
+    )
+
+
+def _free_label(found: JudgedRollout) -> LabelledVerdict | None:
+    assert found.truth is not None
+    return _labelled(found, found.truth, LabelSource.VERIFIER, found.at)
+
+
+def _said_by_people(
+    verdicts: dict[str, JudgedRollout], given: Sequence[Label]
+) -> list[LabelledVerdict | None]:
+    return [
+        _labelled(found, label.value, label.source, max(found.at, label.at), label)
+        for label in given
+        if (found := verdicts.get(label.rollout_id)) is not None
+    ]
+
+
+def _labelled(
+    found: JudgedRollout,
+    truth: float,
+    source: LabelSource,
+    at: float,
+    label: Label | None = None,
+) -> LabelledVerdict | None:
+    """None for a verdict that is null: it is no error, and counted elsewhere."""
+    if found.value is None:
+        return None
+    return LabelledVerdict(
+        item=found.rollout_id,
+        task=found.task_id,
+        judged=found.value,
+        label=truth,
+        source=source,
+        at=at,
+        rater="" if label is None else label.rater,
+        sampling=Sampling.RANDOM if label is None else label.sampling,
+        features={VERSION: float(found.version), **found.evidence.get(FEATURES, {})},
+    )
