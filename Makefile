@@ -19,7 +19,7 @@ FOREIGN := TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python TRADEWIND_ENVS_PACKAGES=$(EN
 # Two processes run the tests; tests/conftest.py says what stays together and what begins.
 SIDE_BY_SIDE := -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help quickstart test test-all bench check postgres node prepared clean
+.PHONY: help quickstart test test-all bench check postgres node bubblewrap prepared clean
 help:
 	@echo "make quickstart   set up, then mid-train and RL-train a small agent on this machine (CPU)"
 	@echo "make test         set up, then lint, types, import contract, bare wheel and tests (vLLM's CPU build too)"
@@ -99,8 +99,16 @@ node: postgres
 	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends nodejs; \
 	} >/dev/null 2>&1 || echo "node is not here and cannot be installed by apt-get"; }
 
+# Code of an agent is run behind bubblewrap; without it the grader refuses to run any.
+bubblewrap: node
+	@command -v bwrap >/dev/null || { \
+	as_root=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
+	{ $$as_root apt-get update -qq && \
+	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends bubblewrap; \
+	} >/dev/null 2>&1 || echo "bubblewrap is not here and cannot be installed by apt-get: tests of isolation are skipped"; }
+
 # The other environments are made while ruff and mypy run.
-prepared: check postgres node $(ENVS)/.ready $(VLLM)/.ready $(NODE)/.ready
+prepared: check bubblewrap $(ENVS)/.ready $(VLLM)/.ready $(NODE)/.ready
 
 test:
 	$(MAKE) -j2 prepared

@@ -35,7 +35,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
-from tradewind.rewards.process import LEVEL
+from tradewind.rewards.sandbox.measure import measure
 from tradewind.types.beat import Beat
 from tradewind.types.errors import UserError
 
@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: grader.stop())
-    log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, LEVEL)
+    log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, measure())
     try:
         grader.run()
     finally:

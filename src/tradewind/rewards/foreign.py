@@ -14,7 +14,9 @@ from pydantic import ValidationError
 
 from tradewind.rewards import foreign_child
 from tradewind.rewards.options import ProcessOptions
-from tradewind.rewards.process import KillableProcess, NoAnswer
+from tradewind.rewards.sandbox.box import Box
+from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
@@ -44,16 +46,13 @@ class ForeignSignal:
             raise UserError(
                 "the verifier's file does not exist", value=file, fix="check the signal's `use`"
             )
-        argv = [
-            sys.executable,
-            "-P",
-            str(Path(foreign_child.__file__)),
+        self._entry, self._deadline = entry, config.deadline_s
+        ours = [Path(folder) for folder in sys.path if folder]
+        self._process = KillableProcess(
+            Box(Level.L1, config.limits(), packages=ours),
+            Path(foreign_child.__file__),
             str(path.resolve()),
             attribute,
-        ]
-        self._entry, self._deadline = entry, config.deadline_s
-        self._process = KillableProcess(
-            argv, memory_mb=config.memory_mb, max_bytes=config.max_bytes
         )
         about = self._about()
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
@@ -80,7 +79,7 @@ class ForeignSignal:
 
     def close(self) -> None:
         """End the child."""
-        self._process.kill()
+        self._process.close()
 
     def _about(self) -> Json:
         try:

@@ -1,6 +1,6 @@
 """Runs somebody's verifier in a process of its own; started by its path, standard library only.
 
-python -P foreign_child.py FILE OBJECT
+launch.py ... foreign_child.py FILE OBJECT
 stdin   {"ask": "about"} | {"ask": "check", "task": ...} | {"ask": "score", "task", "outcome"}
 stdout  {...} | {"error": str}        one line per question
 """

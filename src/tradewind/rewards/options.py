@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from tradewind.rewards.sandbox.limits import Limits
 from tradewind.types.config import Config
 
 
@@ -16,3 +17,7 @@ class ProcessOptions(Config):
     """Address space of the child."""
     max_bytes: int = Field(default=4_000_000, gt=0)
     """The longest answer that is read from it."""
+
+    def limits(self) -> Limits:
+        """As a box takes them."""
+        return Limits(memory_mb=self.memory_mb, answer_bytes=self.max_bytes)

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.foreign import ForeignSignal
+from tradewind.rewards.judges.options import JudgeOptions
+from tradewind.rewards.judges.signal import JudgeSignal
 from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.resultset import ResultSet, ResultSetOptions
 from tradewind.rewards.signal import Signal, VerifierFailed
@@ -28,6 +30,7 @@ class Use:
 
 
 USES: dict[str, Use] = {
+    "judge": Use(JudgeOptions, JudgeSignal),
     "resultset": Use(ResultSetOptions, ResultSet),
 }
 

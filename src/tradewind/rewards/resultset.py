@@ -11,7 +11,6 @@ the child) is graded 0; only the verifier's own failure raises `VerifierFailed`.
 from __future__ import annotations
 
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,11 @@ from pydantic import Field
 
 from tradewind.rewards import sql_child
 from tradewind.rewards.options import ProcessOptions
-from tradewind.rewards.process import KillableProcess, NoAnswer
 from tradewind.rewards.rows import difference
+from tradewind.rewards.sandbox.box import Box
+from tradewind.rewards.sandbox.fair import GradersFault, PolicysFault, fairly
+from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
@@ -61,10 +63,8 @@ class ResultSet:
         """Raises `UserError` if the database is missing or is none."""
         self._config = config
         database = _existing(config.database)
-        argv = [sys.executable, "-I", str(Path(sql_child.__file__)), str(database)]
-        self._process = KillableProcess(
-            argv, memory_mb=config.memory_mb, max_bytes=config.max_bytes
-        )
+        box = Box(Level.L1, config.limits())
+        self._process = KillableProcess(box, Path(sql_child.__file__), str(database.resolve()))
         self._references: dict[str, Table] = {}
 
     def score(self, episode: Episode) -> Verdict:
@@ -94,35 +94,31 @@ class ResultSet:
 
     def close(self) -> None:
         """End the child."""
-        self._process.kill()
+        self._process.close()
 
     def _reference(self, sql: str) -> Table:
         """The reference's rows; the database is read-only, so they are computed once."""
         if sql not in self._references:
             try:
-                self._references[sql] = self._run(sql)
+                self._references[sql] = self._run(sql, self._config.deadline_s)
             except NoAnswer as error:
                 raise VerifierFailed(f"the reference query: {error}") from error
         return self._references[sql]
 
     def _candidate(self, sql: str, known_good: str) -> Table:
-        """The candidate's rows.
-
-        A child that dies may be the machine's fault, so it is asked again; after a second death a
-        query that is known to work shows whose fault it was.
-        """
-        for _ in range(2):
-            try:
-                return self._run(sql)
-            except NoAnswer as error:
-                why = str(error)
+        """The candidate's rows; `known_good` shows whose fault it is if there are none."""
         try:
-            self._run(known_good)
-        except NoAnswer as error:
-            raise VerifierFailed(f"the verifier's process does not work: {error}") from error
-        return Table(error=f"the query was killed twice ({why})")
+            return fairly(
+                lambda seconds: self._run(sql, seconds),
+                lambda: self._run(known_good, self._config.deadline_s),
+                self._config.deadline_s,
+            )
+        except PolicysFault as error:
+            return Table(error=str(error))
+        except GradersFault as error:
+            raise VerifierFailed(str(error)) from error
 
-    def _run(self, sql: str) -> Table:
+    def _run(self, sql: str, deadline_s: float) -> Table:
         config = self._config
         question = {
             "sql": sql,
@@ -130,7 +126,7 @@ class ResultSet:
             "max_rows": config.max_rows,
             "max_bytes": config.max_bytes,
         }
-        answer = self._process.ask(question, config.deadline_s)
+        answer = self._process.ask(question, deadline_s)
         if "error" in answer:
             return Table(error=str(answer["error"]))
         return Table(answer["columns"], tuple(tuple(row) for row in answer["rows"]))

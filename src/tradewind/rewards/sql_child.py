@@ -1,6 +1,6 @@
 """Runs SQL for a verifier, in a process of its own; standard library only, started by its path.
 
-    python -I sql_child.py DATABASE
+    launch.py ... sql_child.py DATABASE
     stdin   {"sql": str, "max_steps": int, "max_rows": int, "max_bytes": int}     one per line
     stdout  {"columns": int, "rows": [[cell, ...], ...]} | {"error": str}         one per line
 

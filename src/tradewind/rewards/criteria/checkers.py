@@ -1,0 +1,102 @@
+"""Deterministic checks that make a judge unnecessary, by the name a criterion gives.
+
+    checker = "numbers-in-evidence"     every number of the work stands in the other evidence
+    checker = "states:12"               the work holds this text
+    checker = "matches:[A-Z]{3}-\\d+"    the work holds a match of this regular expression
+    checker = "max-words:80"            the work is not longer
+    checker = "json"                    the work is JSON
+
+The answer is the highest level of the scale where the check holds, else the lowest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+
+from tradewind.rewards.criteria.criterion import Criterion
+from tradewind.rewards.criteria.exhibit import Exhibit
+
+MOST_CHARS = 100_000
+"""Of work that is searched; longer work fails every check."""
+
+_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?!\w)")
+
+Check = Callable[[Exhibit, str], tuple[bool, str]]
+
+
+def run_checker(criterion: Criterion, exhibit: Exhibit) -> tuple[str, str]:
+    """(level, why); the checker's name must have been found good by `fault_of`."""
+    assert criterion.checker is not None
+    name, _, argument = criterion.checker.partition(":")
+    if len(exhibit.work) > MOST_CHARS:
+        return criterion.levels[0], f"the work has more than {MOST_CHARS} characters"
+    holds, why = CHECKERS[name](exhibit, argument)
+    return criterion.levels[-1 if holds else 0], why
+
+
+def fault_of(checker: str) -> str | None:
+    """Why there is no such checker, or None."""
+    name, _, argument = checker.partition(":")
+    if name not in CHECKERS:
+        return f"there is no checker {name!r}; there are {', '.join(CHECKERS)}"
+    if (name in _WITH_ARGUMENT) != bool(argument):
+        return f'write "{name}:..."' if name in _WITH_ARGUMENT else f'write "{name}" alone'
+    if name == "matches":
+        try:
+            re.compile(argument)
+        except re.error as error:
+            return f"{argument!r} is no regular expression ({error})"
+    if name == "max-words" and not argument.isdigit():
+        return f"{argument!r} is no number of words"
+    return None
+
+
+def _numbers_in_evidence(exhibit: Exhibit, _: str) -> tuple[bool, str]:
+    others = list(exhibit.shown.values())[1:]
+    known = {number for text in others for number in _numbers(text)}
+    said = _numbers(exhibit.work)
+    strange = [number for number in said if number not in known]
+    if strange:
+        return False, f"{strange[0]} stands in none of the other evidence"
+    return bool(said), f"{len(said)} numbers, all of them in the other evidence"
+
+
+def _states(exhibit: Exhibit, wanted: str) -> tuple[bool, str]:
+    there = wanted.casefold() in exhibit.work.casefold()
+    return there, f"{wanted!r} is {'' if there else 'not '}there"
+
+
+def _matches(exhibit: Exhibit, pattern: str) -> tuple[bool, str]:
+    found = re.search(pattern, exhibit.work)
+    return found is not None, f"found {found[0]!r}" if found else f"no match of {pattern}"
+
+
+def _max_words(exhibit: Exhibit, most: str) -> tuple[bool, str]:
+    words = len(exhibit.work.split())
+    return words <= int(most), f"{words} words"
+
+
+def _json(exhibit: Exhibit, _: str) -> tuple[bool, str]:
+    try:
+        json.loads(exhibit.work)
+    except (ValueError, RecursionError) as error:
+        return False, f"not JSON ({error})"
+    return True, "JSON"
+
+
+def _numbers(text: str) -> list[Decimal]:
+    """As values, so that 1,200.0 and 1200 are the same."""
+    return [Decimal(found.replace(",", "")).normalize() for found in _NUMBER.findall(text)]
+
+
+CHECKERS: dict[str, Check] = {
+    "numbers-in-evidence": _numbers_in_evidence,
+    "states": _states,
+    "matches": _matches,
+    "max-words": _max_words,
+    "json": _json,
+}
+_WITH_ARGUMENT = {"states", "matches", "max-words"}

@@ -1,0 +1,36 @@
+"""Why a judge gave no verdict. Each becomes a null with this cause, never a zero."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """The first word of the cause, so that nulls can be counted by it."""
+
+    TIMEOUT = "judge_timeout"
+    BUSY = "judge_busy"
+    """No call could begin before the deadline."""
+    UNREACHABLE = "judge_unreachable"
+    OVERLOADED = "judge_overloaded"
+    """429 or 5xx to the last attempt."""
+    REFUSED = "judge_refused"
+    """Another 4xx: the request, key or model is wrong; asking again would not help."""
+    MALFORMED = "judge_malformed"
+    """Not a chat completion."""
+    INVALID = "judge_invalid"
+    """A reply that is no verdict, and a second one after a reminder."""
+    BUDGET = "judge_budget"
+
+    @property
+    def alarming(self) -> bool:
+        """Whether it will not pass by itself: somebody has to be told."""
+        return self in (FailureKind.BUDGET, FailureKind.REFUSED)
+
+
+class JudgeFailed(Exception):
+    """A call that gave no usable reply."""
+
+    def __init__(self, kind: FailureKind, why: str) -> None:
+        self.kind, self.why = kind, why
+        super().__init__(f"{kind}: {why}")

@@ -1,0 +1,77 @@
+"""The signal `judge`: one criterion of a file, asked of one endpoint.
+
+    [[grader.signals]]
+    name = "states-the-number"
+    use = "judge"
+    weight = 1.0
+    options = { criteria = "desk.toml", criterion = "states-the-number", url = ..., model = ... }
+
+A criterion with a deterministic checker is a check and needs no endpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+
+from tradewind.rewards.criteria.criterion import Criterion, Rubric
+from tradewind.rewards.criteria.exhibit import exhibit_of
+from tradewind.rewards.criteria.file import read_criterion
+from tradewind.rewards.judges.judge import Judge
+from tradewind.rewards.judges.options import JudgeOptions
+from tradewind.rewards.judges.prompt import TEMPLATE_HASH
+from tradewind.rewards.judges.settled import without_a_judge
+from tradewind.rewards.judges.shared import give_back, open_judge
+from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.types.episode import Episode
+from tradewind.types.task import Task
+
+
+class JudgeSignal:
+    """Implements `Signal`."""
+
+    def __init__(self, options: JudgeOptions) -> None:
+        """Raises `UserError` if the file, the criterion or the endpoint cannot be used."""
+        self._options = options
+        self.rubric, self.criterion = read_criterion(options.criteria, options.criterion)
+        self.needs_turns = self.criterion.needs_turns
+        checked = self.criterion.checker is not None
+        self.kind = Kind.CHECK if checked else Kind.JUDGED
+        self._judge: Judge | None = None if checked else open_judge(options)
+        self.version = _version(self.rubric, self.criterion, self._judge, options)
+
+    def score(self, episode: Episode) -> Verdict:
+        """The judge's verdict, or a null with its cause; raises `VerifierFailed` for its store."""
+        exhibit = exhibit_of(self.criterion, episode.task, episode.outcome, episode.turns)
+        try:
+            if self._judge is not None:
+                found = self._judge.decide(self.rubric, self.criterion, exhibit)
+            else:
+                limit = self._options.max_chars
+                checked = without_a_judge(self.rubric, self.criterion, exhibit, limit)
+                assert checked is not None, "a checker settles everything"
+                found = checked
+        except sqlite3.Error as error:
+            raise VerifierFailed(f"the judge's store does not work ({error})") from error
+        return Verdict(value=found.value, cause=found.cause, evidence=found.evidence)
+
+    def check(self, task: Task) -> str | None:
+        """Every task can be judged: what is judged is the outcome."""
+        return None
+
+    def close(self) -> None:
+        """Give the judge back."""
+        if self._judge is not None:
+            self._judge = None
+            give_back(self._options)
+
+
+def _version(
+    rubric: Rubric, criterion: Criterion, judge: Judge | None, options: JudgeOptions
+) -> str:
+    """12 hex digits over all that a verdict depends on, but for the judge's own moods."""
+    parts = [rubric.key(criterion)]
+    if judge is not None:
+        deciding = {"repeats", "near_low", "near_high", "max_chars"}
+        parts += [judge.identity, TEMPLATE_HASH, options.model_dump_json(include=deciding)]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]

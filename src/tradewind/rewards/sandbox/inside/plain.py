@@ -1,0 +1,104 @@
+"""Python values as plain data, type by type, so that who compares them runs no code of theirs.
+
+    None, bool, str, float   themselves (NaN and infinities as Python's json writes them)
+    int                      itself, or {"int": hex} beyond 64 bits
+    list                     an array
+    others                   {"tuple": [...]} {"set": [...]} {"frozenset": [...]} {"bytes": hex}
+                             {"complex": [re, im]} {"dict": [[key, value], ...]}
+    anything else            {"other": name of its class}
+
+Types are compared exactly: a subclass of `int` that is equal to everything is an "other".
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # `typing` itself takes long to import
+if TYPE_CHECKING:
+    from typing import Any
+
+_DEEPEST = 100
+_LARGEST = 1 << 63
+
+
+class Other:
+    """A value that is not plain data. Equal to nothing."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, which is not plain data>"
+
+
+def encode(value: Any, depth: int = 0) -> Any:
+    """`value` as data for JSON; raises `ValueError` if it is nested too deep."""
+    kind = type(value)
+    if value is None or kind in (bool, str, float):
+        return value
+    if kind is int:
+        return value if -_LARGEST < value < _LARGEST else {"int": hex(value)}
+    if depth >= _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    if kind is list:
+        return [encode(item, depth + 1) for item in value]
+    if kind in (tuple, set, frozenset):
+        return {kind.__name__: [encode(item, depth + 1) for item in value]}
+    if kind is dict:
+        return {"dict": [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in value.items()]}
+    if kind is bytes:
+        return {"bytes": value.hex()}
+    if kind is complex:
+        return {"complex": [value.real, value.imag]}
+    return {"other": str(getattr(kind, "__name__", "?"))[:80]}
+
+
+def decode(data: Any) -> Any:
+    """The value that `encode` was given; raises `ValueError` for anything it cannot have written.
+
+    A member of a set or a key that cannot be hashed makes the whole an `Other`.
+    """
+    try:
+        return _decode(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
+def _decode(data: Any) -> Any:
+    if data is None or type(data) in (bool, str, float, int):
+        return data
+    if type(data) is list:
+        return [_decode(item) for item in data]
+    if type(data) is not dict or len(data) != 1:
+        raise ValueError("it is not plain data")
+    ((kind, inner),) = data.items()
+    try:
+        return _READ[kind](inner)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("it is not plain data") from error
+
+
+def _hashable(build: Any) -> Any:
+    def read(items: list[Any]) -> Any:
+        try:
+            return build(items)
+        except TypeError:
+            return Other("a set or dict of what cannot be hashed")
+
+    return read
+
+
+_READ: dict[str, Any] = {
+    "int": lambda text: int(text, 16),
+    "tuple": lambda items: tuple(_decode(item) for item in items),
+    "set": _hashable(lambda items: {_decode(item) for item in items}),
+    "frozenset": _hashable(lambda items: frozenset(_decode(item) for item in items)),
+    "dict": _hashable(lambda items: {_decode(key): _decode(value) for key, value in items}),
+    "bytes": bytes.fromhex,
+    "complex": lambda parts: complex(float(parts[0]), float(parts[1])),
+    "other": lambda name: Other(str(name)),
+}

@@ -1,0 +1,63 @@
+"""Judges over real HTTP on loopback, with whatever a script says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from common.scripted_judge import Script, ScriptedJudge
+
+from tradewind.rewards.criteria.criterion import Criterion, Evidence, Rubric
+from tradewind.rewards.criteria.exhibit import Exhibit
+from tradewind.rewards.judges.endpoint import Endpoint
+from tradewind.rewards.judges.judge import Judge
+from tradewind.rewards.judges.options import JudgeOptions
+from tradewind.rewards.judges.settled import Judgement
+from tradewind.rewards.judges.store import Store
+
+ANSWER = "There are 12 open orders,\n  all from Porto."
+
+
+def criterion(**fields: Any) -> Criterion:
+    given = {"id": "names-a-city", "question": "Does the answer name a city?", **fields}
+    return Criterion(**{"evidence": (Evidence(scope="answer"),), **given})
+
+
+def exhibit(text: str = ANSWER, **others: str) -> Exhibit:
+    return Exhibit(shown={"answer": text, **others}, task="How many orders are open?")
+
+
+class Bench:
+    """A scripted judge and a `Judge` that asks it; no pause is really waited for."""
+
+    def __init__(self, server: ScriptedJudge, **options: Any) -> None:
+        self.server, self.pauses = server, list[float]()
+        given = {"url": server.url, "model": "judge-1", **options}
+        self.options = JudgeOptions(**given)
+        self.store = Store(self.options.store)
+        self.endpoint = Endpoint(self.options, self.store, sleep=self._sleep)
+        self.judge = Judge(self.options, self.endpoint, self.store)
+
+    def decide(self, shown: Exhibit | None = None, **fields: Any) -> Judgement:
+        asked = criterion(**fields)
+        rubric = Rubric(name="desk", version="1", criteria=(asked,))
+        return self.judge.decide(rubric, asked, shown or exhibit())
+
+    def _sleep(self, seconds: float) -> None:
+        if seconds:
+            self.pauses.append(seconds)
+
+
+@contextmanager
+def bench(script: Script, **options: Any) -> Iterator[Bench]:
+    with ScriptedJudge(script) as server:
+        found = Bench(server, **options)
+        try:
+            yield found
+        finally:
+            found.judge.close()
