@@ -11,7 +11,7 @@ from tradewind.rewards.config import Composition
 from tradewind.rewards.trust.alarms import Action, Alarm, Window, ring
 from tradewind.rewards.trust.keeping import update_standings
 from tradewind.types.beat import Event
-from tradewind.types.trust import Pause, TrustState
+from tradewind.types.trust import Pause, Standing, TrustState
 
 log = logging.getLogger("controller")
 
@@ -59,16 +59,22 @@ class TrustWatch:
         if used is None:
             return None
         composition = Composition.model_validate(used[1])
-        if not nothing_left(composition, self.factors()):
+        standings = self._standings()
+        fallen = {
+            name: found
+            for name, found in standings.items()
+            if found.state is TrustState.QUARANTINED and found.at > since
+        }
+        # One that nobody knows yet may still earn its trust: that takes rollouts.
+        hoped_for = {name: float(name not in fallen) for name in standings}
+        if not fallen or not nothing_left(composition, hoped_for):
             return None
-        fallen = [
-            f"{standing.signal} ({'; '.join(standing.reasons)})"
-            for judge in self._ledger.judges()
-            if (standing := self._ledger.standing(judge.signal, judge.version)) is not None
-            and standing.state is TrustState.QUARANTINED
-            and standing.at > since
-        ]
-        return f"no signal is left that can be believed: {', '.join(fallen)}" if fallen else None
+        why = ", ".join(f"{name} ({'; '.join(f.reasons)})" for name, f in fallen.items())
+        return f"no signal is left that can be believed: {why}"
+
+    def _standings(self) -> dict[str, Standing]:
+        found = [self._ledger.standing(j.signal, j.version) for j in self._ledger.judges()]
+        return {standing.signal: standing for standing in found if standing is not None}
 
     def _heed(self, alarm: Alarm, now: float) -> None:
         if alarm.action is Action.PAUSE:

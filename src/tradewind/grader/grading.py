@@ -30,9 +30,7 @@ def grade(
     `attempts` times, or when graders have died on this rollout so often. Once a gate is closed no
     judge is asked: the reward is decided, and a judge costs.
     """
-    episode = Episode(
-        rollout_id=finished.rollout_id, task=finished.task, outcome=finished.outcome, turns=turns
-    )
+    episode = episode_of(finished, turns)
     scores, closed = [], False
     for config, signal in panel.signals:
         if closed and config.judged:
@@ -52,6 +50,13 @@ def grade(
             )
         )
     return scores
+
+
+def episode_of(finished: FinishedRollout, turns: tuple[Turn, ...]) -> Episode:
+    """What signals may look at."""
+    return Episode(
+        rollout_id=finished.rollout_id, task=finished.task, outcome=finished.outcome, turns=turns
+    )
 
 
 def _closes(config: SignalConfig, verdict: Verdict) -> bool:

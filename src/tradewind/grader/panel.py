@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tradewind.rewards.config import Composition, Role, SignalConfig
+from tradewind.rewards.judges.signal import JudgeSignal
 from tradewind.rewards.registry import check_tasks, open_signal
-from tradewind.rewards.signal import Signal
+from tradewind.rewards.signal import Kind, Signal
 from tradewind.types.errors import UserError
 from tradewind.types.task import Task
 
@@ -29,6 +30,15 @@ class Panel:
     def needs_turns(self) -> bool:
         """Whether a signal looks at the captured turns."""
         return any(signal.needs_turns for _, signal in self.signals)
+
+    @property
+    def judges(self) -> list[tuple[SignalConfig, JudgeSignal]]:
+        """The signals that ask a model."""
+        return [
+            (config, signal)
+            for config, signal in self.signals
+            if isinstance(signal, JudgeSignal) and signal.kind is Kind.JUDGED
+        ]
 
     def check(self, tasks: Iterable[Task]) -> int:
         """How many tasks there are; raises `UserError` if a signal cannot score one of them."""

@@ -200,6 +200,7 @@ judges = Table(
     Column("signal", String, primary_key=True),
     Column("version", String, nullable=False),  # the one that graders ask now
     Column("minimum", String, nullable=False),  # state below which it has no weight
+    Column("truth", String),  # signal whose verdicts are free labels
     Column("about", JSON, nullable=False),
 )
 

@@ -31,6 +31,8 @@ class Judge(Record):
     version: str
     minimum: TrustState
     """The criterion has no weight below this state."""
+    truth: str | None = None
+    """Signal whose verdicts on the same rollouts are the truth."""
     about: Json
     """For people: judge, prompt, criterion, rubric."""
 

@@ -151,7 +151,7 @@ def test_each_quarantine_takes_a_larger_fresh_sample_to_leave():
 
 
 def test_faults_that_were_named_stay_named_while_it_is_quarantined():
-    failed = Evidence(labels(300), [*sound(), canary("injection", 1.0, 1.0, 1.0, 1.0, 1.0)])
+    failed = Evidence(labels(300), [*sound(), *[canary("injection", 1.0) for _ in range(8)]])
     fell = decide(standing(TRUSTED), failed, CONFIG, now=500.0)
     later = decide(fell, failed, CONFIG, now=600.0)
     assert (later.state, later.faults, later.at) == (QUARANTINED, ("injection",), 500.0)

@@ -35,7 +35,7 @@ SHOWN = {
     "weak": Evidence(labels(400, lambda *_: 0.4)),
     "master_key": Evidence(probes=[canary("master_key:Solution:", 1.0, 1.0, 1.0, 1.0, 0.0)]),
     "empty": Evidence(probes=[canary("empty", 1.0, 1.0, 1.0, 1.0, 1.0)]),
-    "injection": Evidence(probes=[canary("injection", 1.0, 1.0, 1.0, 1.0, 1.0)]),
+    "injection": Evidence(probes=[canary("injection", 1.0, at=i) for i in range(8)]),
     "position": Evidence(
         probes=[canary("position", float(i % 2), expected=0.0, at=i) for i in range(40)]
     ),
@@ -79,6 +79,13 @@ def test_a_canary_that_fails_often_but_never_clearly_is_a_fault_in_the_end():
     often = [canary("empty", *((1.0, 1.0, 1.0, 0.0, 0.0) if i % 2 else (0.0,))) for i in range(40)]
     assert names(Evidence(probes=often[:6])) == []
     assert names(Evidence(probes=often)) == ["empty"]
+
+
+def test_one_wrong_verdict_on_edited_work_accuses_nobody():
+    """The judge may get this very answer wrong anyway, however often it is asked."""
+    unlucky = canary("verbosity", 1.0, 1.0, 1.0, 1.0, 1.0)
+    assert names(Evidence(probes=[unlucky, canary("verbosity", 0.0)])) == []
+    assert names(Evidence(probes=[unlucky] * 6)) == ["verbosity"]
 
 
 def test_a_right_answer_that_is_refused_is_a_fault_too():
@@ -129,7 +136,7 @@ def test_few_items_on_a_side_say_nothing():
 
 def test_every_name_of_a_fault_can_be_reached():
     reached = {name for evidence in SHOWN.values() for name in names(evidence)}
-    reached |= set(names(Evidence(probes=[canary("echo", 1.0, 1.0, 1.0, 1.0, 1.0)])))
+    reached |= set(names(Evidence(probes=[canary("echo", 1.0) for _ in range(8)])))
     reached |= set(
         names(Evidence(probes=[canary("known_truth", 0.0, 0.0, 0.0, 0.0, expected=1.0)]))
     )

@@ -19,9 +19,6 @@ class TrustConfig(Config):
     """Confidence of bounds that let a judge climb or fall."""
     alarm_level: float = Field(default=0.999, gt=0.5, lt=1)
     """Confidence of what is looked at again and again while a run goes: few false alarms."""
-    truth: dict[str, str] = Field(default_factory=dict)
-    """Judged signal -> the deterministic signal of the same composition that says the truth of the
-    same rollouts. Each such rollout is a free label. The verifier's value is a yes from 0.5 on."""
     window: int = Field(default=200, ge=20)
     """How many of the newest labels with yes, and as many with no, are looked at, by source."""
     min_labels: int = Field(default=40, ge=1)
@@ -43,10 +40,8 @@ class TrustConfig(Config):
     """Krippendorff's alpha between people, below which their labels unlock nothing: the criterion
     goes back to its authors. Not asked where a verifier says the truth."""
     canary_share: float = Field(default=0.3, ge=0, lt=1)
-    """A canary with the wrong verdict is asked `canary_confirm` times more; it has failed if the
-    bound of its share of wrong verdicts is above this."""
-    canary_confirm: int = Field(default=4, ge=1)
-    """Calls that confirm a failed canary. With 4, four wrong ones of five make a failure."""
+    """A canary with the wrong verdict is asked again (`[grader.probes] canary_confirm`); it has
+    failed if the bound of its share of wrong verdicts is above this: four of five are enough."""
     canary_rate: float = Field(default=0.25, ge=0, lt=1)
     """A kind of canary has failed, too, if the alarm's bound of its first calls is above this."""
     canary_window: int = Field(default=50, ge=1)

@@ -49,8 +49,8 @@ def decide(before: Standing, evidence: Evidence, config: TrustConfig, now: float
     else:
         state, reasons = _without_faults(before, evidence, measures, config)
     names = tuple(str(fault.name) for fault in faults)
-    if state is TrustState.QUARANTINED and not faults:
-        names = before.faults
+    if state is before.state is TrustState.QUARANTINED:
+        names = tuple(dict.fromkeys([*before.faults, *names]))
     fell = state is TrustState.QUARANTINED and before.state is not TrustState.QUARANTINED
     return Standing(
         signal=before.signal,
@@ -60,7 +60,7 @@ def decide(before: Standing, evidence: Evidence, config: TrustConfig, now: float
         reasons=tuple(reasons),
         faults=names,
         measures=measures.as_json(),
-        thresholds=config.model_dump(mode="json", exclude={"truth", "seed"}),
+        thresholds=config.model_dump(mode="json", exclude={"seed", "off"}),
         quarantines=before.quarantines + int(fell),
         at=before.at if state is before.state else now,
     )
@@ -146,8 +146,7 @@ def _doubts(evidence: Evidence, measures: Measures, config: TrustConfig) -> list
             )
     for source in COUNTED:
         for found in differentials(evidence.sides(source, config.window), config):
-            certain = found.difference.low > 0 or found.difference.high < 0
-            if certain and abs(found.size) > config.bias:
+            if found.p < 1 - config.alarm_level and abs(found.size) > config.bias:
                 doubts.append(f"errors differ by {found.size:+.0%} with {found.feature}")
     moved = anchors_moved(evidence, config)
     return doubts if moved is None else [*doubts, moved]

@@ -7,7 +7,7 @@ behaviour, so most of these checks ask on what the errors depend.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
@@ -16,6 +16,7 @@ from tradewind.rewards.trust.evidence import YES, Evidence, LabelledVerdict, con
 from tradewind.rewards.trust.heldout import newest_gaps
 from tradewind.rewards.trust.statistics import (
     Interval,
+    fisher,
     mcnemar,
     repeat_agreement,
     wilson,
@@ -54,6 +55,8 @@ class FaultName(StrEnum):
     """It often gives no verdict."""
 
 
+_ALWAYS_THE_SAME = (FaultName.EMPTY, FaultName.MASTER_KEY, FaultName.KNOWN_TRUTH)
+
 FEATURE_FAULTS = {
     "length": FaultName.VERBOSITY,
     "markdown": FaultName.VERBOSITY,
@@ -84,6 +87,9 @@ class Differential:
     low: float
     high: float
     difference: Interval
+    p: float
+    """Fisher's exact one-sided probability of a difference as large as this by chance, times the
+    number of features looked at."""
 
     @property
     def size(self) -> float:
@@ -109,13 +115,18 @@ def find_faults(evidence: Evidence, config: TrustConfig) -> list[Fault]:
 
 
 def canary_faults(canaries: Sequence[Probe], config: TrustConfig) -> Iterator[Fault]:
-    """A canary that failed when asked again, or a kind of canary that fails too often."""
+    """A canary that failed when asked again, or a kind of canary that fails too often.
+
+    Only what is always the same (nothing, a phrase, an example) fails by itself. A canary made of a
+    rollout may be one that this judge gets wrong anyway, so of these there must be many.
+    """
     for name in dict.fromkeys(canary.name for canary in canaries):
         own = [c for c in canaries if c.name == name and c.values][-config.canary_window :]
         fault = FaultName(name.partition(":")[0])
         for canary in own:
             wrong, calls = _wrong(canary), len(canary.values)
-            if wilson_lower(wrong, calls, config.level) > config.canary_share:
+            fixed = fault in _ALWAYS_THE_SAME
+            if fixed and wilson_lower(wrong, calls, config.level) > config.canary_share:
                 yield Fault(fault, f"{wrong} of {calls} verdicts on the canary {name!r} were wrong")
         first = sum(_is_wrong(canary, canary.values[0]) for canary in own)
         if wilson_lower(first, len(own), config.alarm_level) > config.canary_rate:
@@ -127,15 +138,17 @@ def differentials(
 ) -> list[Differential]:
     """For every feature: error rates above and below its median, among each label apart.
 
-    Intervals by Newcombe (1998, method 10) from Wilson's of each side, one-sided `alarm_level`.
-    A side with fewer than a quarter of `min_labels` items says nothing.
+    Intervals by Newcombe (1998, method 10) from Wilson's of each side, one-sided `level`. A side
+    with fewer than a quarter of `min_labels` items says nothing.
     """
     found = []
     for on, side in sides.items():
-        for name in dict.fromkeys(name for x in side for name in x.features):
+        names = list(dict.fromkeys(name for x in side for name in x.features))
+        for name in names:
             known = [x for x in side if name in x.features]
             split = _split(name, on, known, config)
-            found += [] if split is None else [split]
+            if split is not None:
+                found.append(replace(split, p=min(1.0, len(names) * len(sides) * split.p)))
     return found
 
 
@@ -145,7 +158,8 @@ def differential_faults(evidence: Evidence, config: TrustConfig) -> Iterator[Fau
         for found in differentials(evidence.sides(source, config.window), config):
             # To err less on newer answers is no fault; every other direction can be used.
             falls = found.difference.high < -config.bias and found.feature != "version"
-            if not falls and found.difference.low <= config.bias:
+            large = falls or found.difference.low > config.bias
+            if not large or found.p >= 1 - config.alarm_level:
                 continue
             name = FEATURE_FAULTS.get(found.feature, FaultName.VERBOSITY)
             yield Fault(
@@ -241,11 +255,13 @@ def _split(
     if min(len(above), len(below)) < max(5, config.min_labels // 4):
         return None
     high, low = sum(above) / len(above), sum(below) / len(below)
-    two_sided = 2 * config.alarm_level - 1
+    two_sided = 2 * config.level - 1
     a, b = (wilson(sum(x), len(x), two_sided) for x in (above, below))
     least = high - low - ((high - a.low) ** 2 + (b.high - low) ** 2) ** 0.5
     most = high - low + ((a.high - high) ** 2 + (low - b.low) ** 2) ** 0.5
-    return Differential(name, on, low, high, Interval(least, most))
+    more, less = (above, below) if high >= low else (below, above)
+    p = fisher(sum(more), len(more), sum(less), len(less))
+    return Differential(name, on, low, high, Interval(least, most), p)
 
 
 def _newest_anchors(evidence: Evidence) -> list[Probe]:

@@ -20,7 +20,7 @@ def update_standings(ledger: Ledger, config: TrustConfig, now: float) -> list[St
 def current_standing(ledger: Ledger, judge: Judge, config: TrustConfig, now: float) -> Standing:
     """What would be decided now; nothing is written."""
     before = ledger.standing(judge.signal, judge.version) or begin(judge.signal, judge.version, now)
-    evidence = read_evidence(ledger, judge.signal, judge.version, config)
+    evidence = read_evidence(ledger, judge)
     return _bounded(decide(before, evidence, config, now), judge.minimum)
 
 

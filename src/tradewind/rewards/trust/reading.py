@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.ledger.trust import JudgedRollout
-from tradewind.rewards.trust.config import TrustConfig
+from tradewind.ledger.trust import Judge, JudgedRollout
 from tradewind.rewards.trust.evidence import Evidence, HeldoutPair, LabelledVerdict
 from tradewind.rewards.trust.features import FEATURES, VERSION
 from tradewind.types.trust import Label, LabelSource, ProbeKind, Sampling
 
 
-def read_evidence(ledger: Ledger, signal: str, version: str, config: TrustConfig) -> Evidence:
+def read_evidence(ledger: Ledger, judge: Judge) -> Evidence:
     """All that the newest verdicts, labels and probes say of one judge on one criterion."""
-    judged = ledger.judged(signal, version, config.truth.get(signal))
+    signal, version = judge.signal, judge.version
+    judged = ledger.judged(signal, version, judge.truth)
     given = ledger.labels(signal)
     labelled = ledger.judged(signal, version, only=[label.rollout_id for label in given])
     free = [_free_label(found) for found in judged if found.truth is not None]
