@@ -48,19 +48,25 @@ def server(**settings: str) -> Iterator[str]:
 
 
 @contextmanager
-def running(**settings: str) -> Iterator[Server]:
-    """The same, as something that can crash and start again."""
+def running(password: str | None = None, **settings: str) -> Iterator[Server]:
+    """The same, as something that can crash and start again; with `password` it asks for that."""
     bin_folder = programs()
     assert bin_folder is not None, MISSING
     with tempfile.TemporaryDirectory(prefix="tradewind-pg-", ignore_cleanup_errors=True) as place:
         user = _owner(Path(place))
         made = [str(bin_folder / "initdb"), "-D", f"{place}/data", "-U", "tradewind", "-A", "trust"]
         made += ["-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        if password is not None:
+            (Path(place) / "password").write_text(password)
+            made += ["--pwfile", f"{place}/password", "-A", "scram-sha-256"]
         subprocess.run(made, check=True, stdout=subprocess.DEVNULL, cwd=place, user=user)
         settings = {"listen_addresses": "", "unix_socket_directories": place, **settings}
         argv = [str(bin_folder / "postgres"), "-D", f"{place}/data"]
         argv += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        found = Server(Path(place), argv, user)
+        who = "tradewind" if password is None else f"tradewind:{password}"
+        port = settings.get("port", "5432")
+        url = f"postgresql+psycopg://{who}@/postgres?host={place}&port={port}"
+        found = Server(url, Path(place), argv, user)
         found.start()
         try:
             yield found
@@ -71,8 +77,8 @@ def running(**settings: str) -> Iterator[Server]:
 class Server:
     """One server in its folder."""
 
-    def __init__(self, place: Path, argv: list[str], user: int | None) -> None:
-        self.url = f"postgresql+psycopg://tradewind@/postgres?host={place}"
+    def __init__(self, url: str, place: Path, argv: list[str], user: int | None) -> None:
+        self.url = url
         self._place, self._argv, self._user = place, argv, user
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -59,11 +59,22 @@ def reply(
 class ScriptedJudge:
     """The server; a context manager. `model` is what it reports as the model that answered."""
 
-    def __init__(self, script: Script, *, model: str = "scripted-1", latency_s: float = 0.0):
+    def __init__(
+        self,
+        script: Script,
+        *,
+        model: str = "scripted-1",
+        latency_s: float = 0.0,
+        keep: bool = True,
+    ) -> None:
         self.script, self.model, self.latency_s = script, model, latency_s
         """All three may be changed while it serves: drift in mid-run."""
         self.requests: list[dict[str, Any]] = []
-        """Bodies of all calls, oldest first, with the headers under `headers`."""
+        """Bodies of all calls, oldest first, with the headers under `headers`; empty without
+        `keep`, for long studies."""
+        self.calls = 0
+        """How many requests came in so far."""
+        self._keep = keep
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _route(self))
@@ -72,16 +83,12 @@ class ScriptedJudge:
             target=self._server.serve_forever, args=(0.01,), daemon=True
         )
 
-    @property
-    def calls(self) -> int:
-        """How many requests came in so far."""
-        return len(self.requests)
-
     def answer(self, body: dict[str, Any], headers: dict[str, str]) -> Fault:
         """What the script says about a request."""
         with self._lock:
-            number = len(self.requests)
-            self.requests.append({**body, "headers": headers})
+            number, self.calls = self.calls, self.calls + 1
+            if self._keep:
+                self.requests.append({**body, "headers": headers})
         asked = read_back(body["messages"])
         said = self.script(asked.criterion_id, "\n\n".join(asked.shown.values()), number)
         fault = said if isinstance(said, Fault) else Fault(text=said)

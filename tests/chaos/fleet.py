@@ -1,7 +1,9 @@
 """The whole topology with lines between its processes, and the three ways to hurt it.
 
-worker ──line──► controller ◄──line── pools
-worker ──line──► gateway    ──line──► each pool        trainer, grader: ledger and bucket only
+worker ──line──► controller ◄──line── pools        controller, gateway, trainer, grader
+worker ──line──► gateway    ──line──► each pool        ──a line each──► PostgreSQL, if that is it
+
+With SQLite the ledger is a file of this machine: there is nothing to cut. Nor with the bucket.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import time
 from pathlib import Path
 
 from lines import Line, Lines
+from sqlalchemy import make_url
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.prepare import link_model, make_data, read_tasks
@@ -30,6 +33,7 @@ from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.publish import Publisher
 
 HERE = Path(__file__).parent
+WRITERS = ("controller", "gateway", "trainer", "grader")
 TRAINER, POOLS = "trainer", ("pool-paris", "pool-oregon")
 PROCESSES = ("controller", "gateway", *POOLS, TRAINER, "grader", "worker")
 RECIPE = """
@@ -42,6 +46,8 @@ path = "model"
 entry = "agent:{entry}"
 pythonpath = "."
 prepare = "{{python}} make_data.py {{data}}"
+[tasks]
+admit = false
 [grader]
 signals = [{{ use = "score.py:score" }}]
 claim_ttl_s = {patience_s}
@@ -115,7 +121,8 @@ class Setting:
     entry: str = "rollout"
     pools: tuple[str, ...] = POOLS
     ledger: str | None = None
-    """URL of a database; None is SQLite in the run's folder."""
+    """URL of a database on a server that listens on loopback; None is SQLite in the run's folder.
+    The processes reach it by lines."""
 
 
 class Fleet:
@@ -128,6 +135,8 @@ class Fleet:
         self._killed: set[str] = set()
         self.crashes: list[str] = []
         """Ends that nobody caused: process, exit code and its last sentence."""
+        self.lost_the_ledger = 0
+        """Ends of processes that were cut off from the ledger in the middle of a transaction."""
 
     def __enter__(self) -> Fleet:
         self._lines.__enter__()
@@ -155,6 +164,8 @@ class Fleet:
     def _ended(self, name: str, text: str) -> None:
         if name in self._killed and "exit code -9" in text:
             self._killed.discard(name)
+        elif (name, "ledger") in self.lines and "the ledger's database" in text:
+            self.lost_the_ledger += 1  # in the middle of a transaction: it begins anew, as told
         else:
             self.crashes.append(f"{name}: {text}")
 
@@ -171,6 +182,10 @@ class Fleet:
             pools += POOL.format(max_batch=self.setting.max_batch, **told)
         self.workspace = Workspace(self._place / "runs" / "chaos")
         self._ledger_url = self.setting.ledger or str(self.workspace.ledger)
+        if self.setting.ledger is not None:
+            port = make_url(self.setting.ledger).port
+            for name in WRITERS:
+                self.lines[name, "ledger"] = self._lines.to(port)
         told = {**dataclasses.asdict(self.setting), "pools": pools, "ledger": self._ledger_url}
         (self._place / "chaos.toml").write_text(RECIPE.format(**told))
         recipe = read_recipe(self._place / "chaos.toml", (), self._place / "runs")
@@ -203,18 +218,32 @@ class Fleet:
             return seen
         return dataclasses.replace(seen, controller_port=self.lines[client, "controller"].port)
 
+    def _ledger_seen_by(self, name: str) -> str:
+        line = self.lines.get((name, "ledger"))
+        if line is None:
+            return self._ledger_url
+        return make_url(self._ledger_url).set(host="127.0.0.1", port=line.port).render_as_string()
+
+    def _writer(self, name: str, seen: Topology) -> Topology:
+        """A topology as a process sees it that reaches the ledger by a line of its own."""
+        section = getattr(seen.recipe, name).model_copy(
+            update={"ledger": self._ledger_seen_by(name)}
+        )
+        return dataclasses.replace(seen, recipe=seen.recipe.model_copy(update={name: section}))
+
     def _specs(self):
-        yield self._seen_by("controller")._controller()
-        yield self._real._gateway()
+        yield self._writer("controller", self._seen_by("controller"))._controller()
+        yield self._writer("gateway", self._real)._gateway()
         for index in range(len(self.setting.pools)):
             yield self._seen_by("pool")._pool(index)
-        yield self._real._grader()
+        yield self._writer("grader", self._real)._grader()
         yield self._seen_by("worker")._worker()
         yield self._trainer(self._real)
 
     def _trainer(self, topology: Topology) -> ProcessSpec:
         spec = topology.trainer("rl")
-        return spec.model_copy(update={"argv": (*spec.argv, "--ledger", self._ledger_url)})
+        place = self._ledger_seen_by("trainer")
+        return spec.model_copy(update={"argv": (*spec.argv, "--ledger", place)})
 
     @property
     def controller_url(self) -> str:

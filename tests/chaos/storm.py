@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from fleet import PROCESSES, Fleet
@@ -50,7 +51,7 @@ class Storm:
         return {"injections": len(rows), "by": by, "phases_missed": dict(self.missed)}
 
 
-def forecast(n: int, seed: int, lines: list[str]) -> list[Injection]:
+def forecast(n: int, seed: int, lines: Sequence[str]) -> list[Injection]:
     """`n` injections: every combination once before any comes twice."""
     draw = random.Random(f"storm {seed}")
     kinds = [(fault, victim) for fault in ("kill", "freeze") for victim in PROCESSES]
@@ -65,27 +66,36 @@ def forecast(n: int, seed: int, lines: list[str]) -> list[Injection]:
     return found[:n]
 
 
-def rage(fleet: Fleet, injections: list[Injection], watch: StallWatch) -> Storm:
-    """Inject one after the other; raises AssertionError if a victim does not come back."""
+def rage(fleet: Fleet, injections: list[Injection], watch: StallWatch, at_once: int = 1) -> Storm:
+    """Inject one after the other, or `at_once` of them together: then the phase is the first one's.
+
+    Raises AssertionError if a victim does not come back.
+    """
     storm, began = Storm(), time.monotonic()
-    for injection in injections:
-        names = injection.victim.split(" to ")
-        alone = names[0] if len(names) == 1 else None
+    for number in range(0, len(injections), at_once):
+        faults = _apart(injections[number : number + at_once])
+        alone = [fault.victim for fault in faults if " to " not in fault.victim]
         while True:
-            if alone:
-                _until(lambda n=alone: fleet.alive(n), fleet, watch, RETURN_S, f"{alone} is up")
-            if not _await_phase(fleet, watch, injection.phase):
-                storm.missed[injection.phase] += 1
-            if alone is None or fleet.alive(alone):
+            for name in alone:
+                _until(lambda n=name: fleet.alive(n), fleet, watch, RETURN_S, f"{name} is up")
+            if not _await_phase(fleet, watch, faults[0].phase):
+                storm.missed[faults[0].phase] += 1
+            if all(map(fleet.alive, alone)):
                 break
-        _inject(fleet, injection)
-        storm.injections.append(injection)
-        healed = time.monotonic() + injection.seconds
+        for fault in faults:
+            _inject(fleet, fault)
+        storm.injections += faults
+        healed = time.monotonic() + max(fault.seconds for fault in faults)
         while time.monotonic() < healed:
             _tick(fleet, watch)
         fleet.heal()
     storm.seconds = time.monotonic() - began
     return storm
+
+
+def _apart(faults: Sequence[Injection]) -> list[Injection]:
+    """Those with different victims: what is killed cannot be frozen."""
+    return list({fault.victim: fault for fault in reversed(faults)}.values())[::-1]
 
 
 def _await_phase(fleet: Fleet, watch: StallWatch, name: str) -> bool:

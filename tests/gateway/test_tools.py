@@ -195,3 +195,16 @@ def test_reply_of_several_answers_survives_a_restart(tool_world):
     again = ask(world, lease, n=2, extra_headers={"x-stainless-retry-count": "1"})
     assert again.choices == before.choices
     assert len(world.paris.requests) == 2
+
+
+def test_each_sampled_token_is_recorded_with_what_it_was_for(tool_world):
+    world, lease = tool_world, tool_world.lease()
+    thought, said = "<think>1 and 2</think>", "I add. "
+    world.paris.script.append(world.reply(f"{thought}{said}{CALL}"))
+    ask(world, lease)
+    (turn,) = world.turns(lease)
+    # One id a byte; the end mark belongs to the call before it.
+    assert turn.parts.thinking == len(thought)
+    assert turn.parts.message == len(said)
+    assert turn.parts.calls == len(CALL) + 1
+    assert sum(dict(turn.parts).values()) == len(turn.completion.output_ids)

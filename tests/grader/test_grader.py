@@ -18,12 +18,12 @@ from tradewind.algo.advantages import group_mean
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import grade
 from tradewind.grader.main import Grader, main
-from tradewind.grader.panel import Panel
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import compose
 from tradewind.rewards.config import Composition, SignalConfig
+from tradewind.rewards.panel import Panel
 from tradewind.rewards.sandbox.measure import measure
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.types import Completion, Outcome, Task, Turn, TurnState, VersionSpan, turn_id

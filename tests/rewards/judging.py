@@ -1,14 +1,10 @@
-"""Judges over real HTTP on loopback, with whatever a script says."""
+"""Judges over real HTTP on loopback, as a script says; needs `benchmarks` on the path."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from common.scripted_judge import Script, ScriptedJudge
 

@@ -77,7 +77,8 @@ def test_a_tripwire_rejects_the_whole_group_by_name():
     clean = rollout(0, rows=1.0, exploits=0.0)
     caught = rollout(1, rows=1.0, exploits=1.0)
     composed = compose_group(wired, [clean, caught], {})
-    assert composed.rejected == "exploits caught g000000-r1: exploits says so"
+    assert composed.rejected == "exploits in g000000-r1: exploits says so"
+    assert composed.caught == "g000000-r1"
     assert composed.rewards == (1.0, 0.0), "an evaluation counts it as failed"
     assert compose_group(wired, [clean], {}).rejected is None
 

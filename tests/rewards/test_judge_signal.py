@@ -103,15 +103,16 @@ def test_turns_are_shown_without_side_calls(file: Path) -> None:
     assert shown == ["[user] Hello\n[assistant] text 1"]
 
 
-def test_a_criterion_with_a_checker_is_a_check_and_needs_no_endpoint(file: Path) -> None:
+def test_a_criterion_with_a_checker_is_used_without_an_endpoint(file: Path) -> None:
     call = {"function": {"name": "sql", "arguments": '{"q": "select 1"}'}}
     messages = (
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "content": "1"},
     )
-    signal = open_signal(config(file, "used-the-tool"))
+    options = {"criteria": str(file), "criterion": "used-the-tool"}
+    signal = open_signal(SignalConfig(name="used", use="checked", options=options))
     found = signal.score(episode(turns=(make_turn(0, messages=messages),)))
-    assert found.value == 1.0 and signal.kind is Kind.CHECK
+    assert found.value == 1.0 and signal.kind is Kind.CHECK and signal.needs_turns
     assert signal.score(episode()).value == 0.0
     signal.close()
 
@@ -154,6 +155,7 @@ def test_the_version_follows_judge_and_criterion(file: Path) -> None:
         ({"url": "https://me:secret@x/v1"}, "name the key's variable in key_env"),
         ({"modle": "x"}, "modle"),
         ({"max_usd": 1}, "usd_per_mtok_in"),
+        ({"criterion": "used-the-tool"}, 'write use = "checked"'),
         ({}, "a judge has no url"),
     ],
 )

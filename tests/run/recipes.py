@@ -15,6 +15,8 @@ CHILD_ENV = {
 """A child that works elsewhere finds the same modules, and its help has one width."""
 
 TEXT = """
+[tasks]
+admit = false
 [model]
 path = "model"
 [env]

@@ -78,6 +78,17 @@ def test_the_signing_key_is_the_trainers_alone_and_pools_trust_its_public_half(
     assert pools and all(pool["trust"] == [Signer(secret).public] for pool in pools)
 
 
+def test_password_of_the_database_is_for_those_who_open_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "of-the-database")
+    topology = plan(tmp_path)
+    specs = [*topology.serving(), topology.trainer("rl")]
+    holders = {spec.name for spec in specs if "of-the-database" in spec.env.values()}
+    assert holders == {"controller", "gateway", "grader", "trainer"}
+    assert "PGPASSWORD" not in inherited_environment()
+
+
 def test_users_get_the_gateway_and_their_rate(tmp_path: Path) -> None:
     topology = plan(tmp_path)
     users = topology.users()

@@ -20,7 +20,7 @@ from tradewind.controller.status import status
 from tradewind.controller.tenants import tenant_routes
 from tradewind.ledger import keys as ledger_keys
 from tradewind.ledger.tenants import OverQuota, Tenant
-from tradewind.types.errors import Conflict, Stalled, UserError
+from tradewind.types.errors import Conflict, LedgerAway, Stalled, UserError
 from tradewind.types.ids import RolloutId
 from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.types.task import Split
@@ -215,6 +215,7 @@ def application(controller: Controller, keys: Keys) -> Starlette:
             TooLarge: _answer(413),
             ValidationError: _answer(422),
             Stalled: _answer(503),  # another writer hangs: come again
+            LedgerAway: _answer(503),
             ClientDisconnect: _answer(400),  # nobody reads it; the caller will come again
         },
     )

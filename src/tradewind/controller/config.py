@@ -19,7 +19,7 @@ class ControllerConfig(Config):
     port: int = Field(default=8200, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, told in the first log line."""
     ledger: str | None = None
-    """SQLAlchemy URL or path; None is `ledger.sqlite` in the workspace."""
+    """SQLAlchemy URL or path; None is the workspace's own."""
     gateway_url: str = "http://127.0.0.1:8300/v1"
     """Base URL that workers give to their agents."""
     model: str = "policy"
@@ -38,6 +38,9 @@ class ControllerConfig(Config):
     min_group_share: float = Field(default=0.5, gt=0, le=1)
     """A group whose nulls are replaced no more is trained if at least this share of `group_size`
     rollouts (and never fewer than two of several) is not null; otherwise it is rejected."""
+    max_caught: int = Field(default=3, ge=1)
+    """A training task of which so many groups were caught by a tripwire is drawn no more, until a
+    person restores it."""
     lease_ttl_s: float = Field(default=30.0, gt=0)
     """A lease is lost after so long without heartbeat or model traffic, in seconds."""
     heartbeat_s: float = Field(default=5.0, gt=0)

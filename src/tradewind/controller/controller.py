@@ -15,7 +15,7 @@ from tradewind.controller.leasing import Asked, Gone, LeaseQueue
 from tradewind.controller.rounds import Rounds
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
-from tradewind.types.errors import Conflict, UserError
+from tradewind.types.errors import Conflict, LedgerAway, UserError
 from tradewind.types.ids import RolloutId
 from tradewind.types.lease import Lease
 from tradewind.types.weights import PoolReport
@@ -47,10 +47,13 @@ class Controller:
         await self.call(self.ledger.renew_all, time.time())
         try:
             while not self._stopped and not ended():
-                if time.monotonic() >= self._round_at:
-                    self._round_at = time.monotonic() + self.config.tick_s
-                    self.facts = await asyncio.to_thread(self.rounds.round)
-                await self.leases.serve(self._lend, self._take_back)
+                try:
+                    if time.monotonic() >= self._round_at:
+                        self._round_at = time.monotonic() + self.config.tick_s
+                        self.facts = await asyncio.to_thread(self.rounds.round)
+                    await self.leases.serve(self._lend, self._take_back)
+                except LedgerAway as error:  # the next round reads what came of it
+                    log.warning("%s", error)
                 await self._something_due()
         finally:
             self.leases.close()

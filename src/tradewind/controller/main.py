@@ -37,6 +37,7 @@ from tradewind.controller.config import ControllerConfig
 from tradewind.controller.controller import Controller
 from tradewind.controller.keys import Keys
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import ledger_of
 from tradewind.types.errors import UserError
 
 log = logging.getLogger("controller")
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = ControllerConfig.read(args.config)
         keys = Keys.from_environment()
         listener = listen(config.host, config.port)
-        ledger = Ledger.open(config.ledger or args.workspace / "ledger.sqlite")
+        ledger = Ledger.open(config.ledger or ledger_of(args.workspace))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -46,8 +46,10 @@ class Rounds:
             log.warning("%s: lease lost", rollout)
         self._ledger.refill(self._config.max_refills, self._config.min_group)
         self._trust.look(self._clock())
-        factors = self._trust.factors()
-        for group in self._ledger.close_ready(compose, group_mean, factors):
+        closed = self._ledger.close_ready(
+            compose, group_mean, self._trust.factors(), max_caught=self._config.max_caught
+        )
+        for group in closed:
             log.info("%s closed", group)
         self._ledger.open_eval_groups()
         facts = self.facts()

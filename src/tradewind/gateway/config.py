@@ -21,7 +21,7 @@ class GatewayConfig(BaseModel):
     model_folder: Path | None = None
     """Tokenizer, chat template and configs; None is `model/` in the workspace."""
     ledger: str | None = None
-    """SQLAlchemy URL or path; None is `ledger.sqlite` in the workspace."""
+    """SQLAlchemy URL or path; None is the workspace's own."""
     max_tokens: int = Field(default=512, ge=1)
     """Most tokens of one answer; a request may ask for fewer."""
     context_window: int | None = Field(default=None, ge=2)

@@ -37,6 +37,7 @@ from tradewind.gateway.app import Gateway, create_app
 from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.parameters import table
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import ledger_of
 from tradewind.render.renderer import Renderer
 from tradewind.types import UserError
 
@@ -80,7 +81,7 @@ def build(config: GatewayConfig, workspace: Path) -> Gateway:
             "the gateway has no key for the pools", fix="set TRADEWIND_POOL_KEY in its environment"
         )
     renderer = Renderer.open(config.model_folder or workspace / "model")
-    ledger = Ledger.open(config.ledger or workspace / "ledger.sqlite")
+    ledger = Ledger.open(config.ledger or ledger_of(workspace))
     user_key = os.environ.get("TRADEWIND_USER_KEY")
     return Gateway(config, ledger, renderer, pool_key=pool_key, user_key=user_key)
 

@@ -28,6 +28,7 @@ from tradewind.gateway.metrics import Metrics
 from tradewind.gateway.refusal import Refusal, bad_request, broke_off, context_overflow, ended
 from tradewind.gateway.router import Route, Router
 from tradewind.ledger.turns import Session
+from tradewind.render.parts import count_parts
 from tradewind.render.renderer import Renderer
 from tradewind.types import (
     Conflict,
@@ -35,6 +36,7 @@ from tradewind.types import (
     GenerateRequest,
     Priority,
     Purpose,
+    TokenParts,
     Turn,
     TurnId,
     TurnState,
@@ -204,10 +206,12 @@ class TurnRun:
         elif placement.tainted:
             await self._lose(turn, "tainted", "it continues an answer that never came back")
         else:
+            completion = got.completion()
             done = turn.model_copy(
                 update={
                     "state": TurnState.DONE,
-                    "completion": got.completion(),
+                    "completion": completion,
+                    "parts": self._token_parts(turn, completion.output_ids),
                     "text": self._answer.text,
                     "tool_calls": self._answer.tool_calls,
                     "finished_at": time.time(),
@@ -216,6 +220,13 @@ class TurnRun:
             await self._parts.journal.write(self._parts.journal.ledger.finish_turn, done)
             self._conversation.keep(done)
             self._answer.recorded = True
+
+    def _token_parts(self, turn: Turn, output_ids: tuple[int, ...]) -> TokenParts:
+        call = self._call
+        tools = call.tools if call.calls else ()
+        return count_parts(
+            self._parts.renderer, turn.prompt_ids, output_ids, tools, opening=call.opening
+        )
 
     async def _give_up(self, cause: str, refusal: Refusal) -> None:
         if self._turn is not None:

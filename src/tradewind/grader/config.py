@@ -12,7 +12,7 @@ class GraderConfig(Composition):
     """Section `[grader]` of a recipe: the signals of the reward, and who computes them."""
 
     ledger: str | None = None
-    """SQLAlchemy URL or path; None is `ledger.sqlite` in the workspace."""
+    """SQLAlchemy URL or path; None is the workspace's own."""
     parallel: int = Field(default=2, ge=1)
     """Verifications at the same time, each with its own child process."""
     claim_ttl_s: float = Field(default=120.0, gt=0)

@@ -31,15 +31,16 @@ from pathlib import Path
 
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import episode_of, grade
-from tradewind.grader.panel import Panel
 from tradewind.grader.prober import Prober
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import ledger_of
 from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
+from tradewind.rewards.panel import Panel
 from tradewind.rewards.sandbox.measure import measure
 from tradewind.types.beat import Beat
-from tradewind.types.errors import UserError
+from tradewind.types.errors import LedgerAway, UserError
 
 log = logging.getLogger("grader")
 
@@ -161,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     try:
         config = GraderConfig.read(args.config)
-        ledger = Ledger.open(config.ledger or args.workspace / "ledger.sqlite")
+        ledger = Ledger.open(config.ledger or ledger_of(args.workspace))
         grader = Grader(config, ledger)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -171,6 +172,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, measure())
     try:
         grader.run()
+    except LedgerAway as error:  # a new life reads what came of it
+        print(error, file=sys.stderr)
+        return 1
     finally:
         grader.close()
         ledger.close()

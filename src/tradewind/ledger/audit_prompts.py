@@ -12,7 +12,7 @@ from tradewind.ledger.tables import draws, groups, rollouts, tasks
 from tradewind.types.group import GroupState, Purpose
 from tradewind.types.task import Split
 
-_WORDS = {"consumed": "trained", "open": "in work", "queued": "queued again"}
+_WORDS = {"consumed": "trained", "open": "in work", "queued": "queued again", "aside": "set aside"}
 
 
 def n_of(number: int, noun: str) -> str:

@@ -4,12 +4,14 @@ SQLite: write-ahead log, `BEGIN IMMEDIATE` for writers (so a transaction never f
 want of the lock), readers see a snapshot and block nobody. PostgreSQL: a transaction-scoped
 advisory lock gives writers the same order, and each of their statements sees all that was committed
 before it; readers are REPEATABLE READ. A writer that hangs is not waited for longer than
-`BUSY_TIMEOUT_S`; on PostgreSQL its transaction is ended.
+`BUSY_TIMEOUT_S`; on PostgreSQL its transaction is ended. A server that is away is waited for as
+long before a transaction begins; in the middle of one it is `LedgerAway`.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,18 +35,31 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from tradewind.ledger import tables
 from tradewind.ledger.payloads import Payloads
-from tradewind.types.errors import Stalled, UserError
+from tradewind.types.errors import LedgerAway, Stalled, UserError
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 """A result row; its columns are those of the query."""
 
 BUSY_TIMEOUT_S = 30.0
+_CONNECT_S, _AWAY_POLL_S = 5, 0.2
 PAYLOADS = "payloads"
 """Key of the run table: where they lie."""
 _WRITER_LOCK = 0x7472_6164  # any constant: the advisory lock of this program's writers
 _LOCK = text(
     f"SELECT pg_advisory_xact_lock({_WRITER_LOCK}), set_config('synchronous_commit', :sync, true)"
 )
+_SIGNS_OF_ABSENCE = (
+    "refused",
+    "closed the connection",
+    "reset by peer",
+    "timeout",
+    "unreachable",
+    "starting up",
+    "shutting down",
+    "could not receive",
+    "No such file",
+)
+"""What libpq and the server say when it is worth to try again."""
 _SIGNS_OF_WAITING = ("database is locked", "lock timeout")
 
 
@@ -55,6 +70,8 @@ class Database:
         self._engine = engine
         self._payloads: Payloads | None = None
         self._together = threading.local()
+        self._met = False
+        """Whether a connection was ever made."""
         self._writing = threading.Lock()  # threads queue here, not in SQLite's polling
 
     @classmethod
@@ -78,7 +95,7 @@ class Database:
                 if bucket is not None:
                     database._keep_payloads_in(bucket)
                 refused.pop_all()
-        except (ArgumentError, DBAPIError) as error:
+        except (ArgumentError, DBAPIError, LedgerAway) as error:
             raise UserError(
                 f"the ledger cannot be opened ({_first_line(error)})",
                 value=_shown(address),
@@ -105,7 +122,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A snapshot: all that is read in it belongs together."""
-        with self._engine.connect() as conn:
+        with _told_if_away(), self._connected() as conn:
             if conn.dialect.name == "postgresql":
                 conn = conn.execution_options(isolation_level="REPEATABLE READ")
             with conn.begin():
@@ -129,12 +146,32 @@ class Database:
         if not self._writing.acquire(timeout=BUSY_TIMEOUT_S):
             raise _stalled("a thread of this process")
         try:
-            with self._engine.connect() as conn:
+            with _told_if_away(), self._connected() as conn:
                 conn = conn.execution_options(tradewind_write=True)
                 with _synced(conn, durable), _begun(conn, durable):
                     yield conn
         finally:
             self._writing.release()
+
+    def _connected(self) -> Connection:
+        """A living connection; a server that is away is waited for, briefly if it never was here.
+
+        Raises `LedgerAway`, and at once what a server says that refuses us.
+        """
+        deadline = time.monotonic() + (BUSY_TIMEOUT_S if self._met else _CONNECT_S)
+        while True:
+            try:
+                conn = self._engine.connect()
+            except OperationalError as error:
+                if not any(sign in str(error.orig) for sign in _SIGNS_OF_ABSENCE):
+                    raise
+                if time.monotonic() > deadline:
+                    said = f"the ledger's database is away ({_first_line(error)})"
+                    raise LedgerAway(said) from error
+                time.sleep(_AWAY_POLL_S)
+            else:
+                self._met = True
+                return conn
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -227,6 +264,16 @@ def _synced(conn: Connection, durable: bool) -> Iterator[None]:
         _pragma(conn, "synchronous=NORMAL")
 
 
+@contextmanager
+def _told_if_away() -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        raise LedgerAway(f"the ledger's database was lost ({_first_line(error)})") from error
+
+
 def _stalled(owner: str) -> Stalled:
     return Stalled("another writer of the ledger", owner=owner, seconds=BUSY_TIMEOUT_S)
 
@@ -283,9 +330,11 @@ def _engine_options(address: str) -> dict[str, Any]:
     limit_ms = int(BUSY_TIMEOUT_S * 1000)
     # A transaction that hangs is ended while those who wait for it still do.
     limits = f"-c lock_timeout={limit_ms} -c idle_in_transaction_session_timeout={limit_ms // 2}"
+    dead = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 3}
+    dead["tcp_user_timeout"] = limit_ms // 2  # or a cut cable is noticed after hours
     return {
         "pool_pre_ping": True,
-        "connect_args": {"connect_timeout": int(BUSY_TIMEOUT_S), "options": limits},
+        "connect_args": {"connect_timeout": _CONNECT_S, "options": limits, **dead},
     }
 
 

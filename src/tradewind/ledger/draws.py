@@ -2,7 +2,8 @@
 
 Draw `d` of a run with N training tasks is position `d mod N` of the permutation of epoch
 `d // N`. A draw is `open` while a group works on it, `queued` after that group was rejected,
-`consumed` in the end. Queued draws go first, so that no prompt is skipped.
+`consumed` in the end. Queued draws go first, so that no prompt is skipped. A draw of a task that is
+set aside (`aside.py`) rests as `aside`.
 
 A draw whose rollouts keep coming back null would take the same slot for ever. From its second
 rejection in a row on, 1, 3, 7, ... fresh draws are opened before it is tried again.
@@ -16,10 +17,13 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, insert, select, update
 
+from tradewind.ledger.aside import ASIDE, tasks_aside
 from tradewind.ledger.run import run_seed
 from tradewind.ledger.tables import draws, tasks
 from tradewind.types.errors import UserError
 from tradewind.types.task import Split
+
+_IN_TRAINING = tasks.c.split == Split.TRAIN.value
 
 
 class Draw(NamedTuple):
@@ -31,8 +35,11 @@ class Draw(NamedTuple):
     """How many of its groups were rejected."""
 
 
-def next_draw(conn: Connection) -> Draw:
-    """Take the next draw and mark it open. Raises `UserError` if there is no training task."""
+def next_draw(conn: Connection) -> Draw | None:
+    """Take the next draw and mark it open; None if every training task is set aside.
+
+    Raises `UserError` if there is no training task.
+    """
     fresh = conn.execute(select(func.count()).select_from(draws)).scalar_one()
     queued = conn.execute(
         select(draws.c.draw, draws.c.task_id, draws.c.attempt)
@@ -43,20 +50,29 @@ def next_draw(conn: Connection) -> Draw:
     if queued is not None:
         conn.execute(update(draws).where(draws.c.draw == queued.draw).values(state="open"))
         return Draw(queued.draw, queued.task_id, queued.attempt)
-    task_id = _task_of_draw(conn, fresh)
-    conn.execute(insert(draws).values(draw=fresh, task_id=task_id, state="open"))
-    return Draw(fresh, task_id, 0)
+    n, aside = _training_tasks(conn), tasks_aside(conn)
+    if n <= len(aside):
+        return None
+    # Those of one epoch may stand at its end and those of the next at its beginning.
+    for draw in range(fresh, fresh + 2 * len(aside) + 1):
+        task_id = _task_of_draw(conn, draw, n)
+        state = ASIDE if task_id in aside else "open"
+        conn.execute(insert(draws).values(draw=draw, task_id=task_id, state=state))
+        if state == "open":
+            return Draw(draw, task_id, 0)
+    raise AssertionError(f"{n} tasks, {len(aside)} set aside, none of the others was drawn")
 
 
 def queue_again(conn: Connection, draw: int, *, wait: bool) -> None:
     """The draw's group was rejected; `wait` lets fresh draws go first if it happened before."""
-    attempt = conn.execute(select(draws.c.attempt).where(draws.c.draw == draw)).scalar_one() + 1
+    row = conn.execute(select(draws.c.attempt, draws.c.task_id).where(draws.c.draw == draw)).one()
+    attempt, state = row.attempt + 1, ASIDE if row.task_id in tasks_aside(conn) else "queued"
     fresh = conn.execute(select(func.count()).select_from(draws)).scalar_one()
     delay = 2 ** min(attempt - 1, 20) - 1 if wait else 0
     conn.execute(
         update(draws)
         .where(draws.c.draw == draw)
-        .values(state="queued", attempt=attempt, not_before=fresh + delay)
+        .values(state=state, attempt=attempt, not_before=fresh + delay)
     )
 
 
@@ -72,13 +88,20 @@ def _permutation(seed: int, epoch: int, n: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-def _task_of_draw(conn: Connection, draw: int) -> str:
-    in_training = tasks.c.split == Split.TRAIN.value
-    n = conn.execute(select(func.count()).select_from(tasks).where(in_training)).scalar_one()
+def _training_tasks(conn: Connection) -> int:
+    n = conn.execute(select(func.count()).select_from(tasks).where(_IN_TRAINING)).scalar_one()
     if n == 0:
         raise UserError("the taskset has no training tasks", fix="add tasks with split 'train'")
+    return int(n)
+
+
+def _task_of_draw(conn: Connection, draw: int, n: int) -> str:
     place = permutation(run_seed(conn), draw // n, n)[draw % n]
     task_id: str = conn.execute(
-        select(tasks.c.task_id).where(in_training).order_by(tasks.c.position).offset(place).limit(1)
+        select(tasks.c.task_id)
+        .where(_IN_TRAINING)
+        .order_by(tasks.c.position)
+        .offset(place)
+        .limit(1)
     ).scalar_one()
     return task_id

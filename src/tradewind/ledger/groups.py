@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, func, insert, select, update
 
+from tradewind.ledger.aside import CAUGHT, aside_if_caught_often
 from tradewind.ledger.compositions import composition_data
 from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.draws import next_draw, queue_again
@@ -52,8 +53,8 @@ class Groups(Database):
         None, and nothing drawn, if `limit` training groups are already outstanding (open or
         closed, not yet consumed). Pools with weights older than `min_version` shall not answer
         it. None too if `at_version` is no longer the newest one: a step that committed since
-        `limit` was computed has freed room that the caller did not count on. Raises `UserError`
-        if there is no training task.
+        `limit` was computed has freed room that the caller did not count on; and if every training
+        task is set aside. Raises `UserError` if there is none.
         """
         with self.read() as conn:  # the usual case, no room, needs no writer's lock
             if limit is not None and _outstanding(conn) >= limit:
@@ -64,6 +65,8 @@ class Groups(Database):
             if at_version is not None and newest_version(conn) != at_version:
                 return None
             draw = next_draw(conn)
+            if draw is None:
+                return None
             return open_group(
                 conn,
                 draw.task_id,
@@ -113,26 +116,30 @@ class Groups(Database):
         return opened
 
     def close_ready(
-        self, compose: Compose, advantages: Advantages, trust: Mapping[str, float] | None = None
+        self,
+        compose: Compose,
+        advantages: Advantages,
+        trust: Mapping[str, float] | None = None,
+        max_caught: int = 3,
     ) -> list[GroupId]:
         """Close each open group whose `size` rollouts all have a reward; write its credit.
 
         An evaluation group becomes EVALUATED; a training group CLOSED, for the trainer. Each group
         closes in one transaction with its credit, so a closed group never lacks it. One that may
-        not be trained (`Composed.rejected`) is rejected, and its task queued again.
+        not be trained (`Composed.rejected`) is rejected, and its task queued again; a task with
+        `max_caught` groups that a tripwire caught is set aside (`aside.py`).
         """
         with self.read() as conn:
             ready = _with_all_scores(conn)
-        return [g for g in ready if self._close(g, compose, advantages, trust or {})]
+        make = _Maker(compose, advantages, trust or {}, max_caught)
+        return [group for group in ready if self._close(group, make)]
 
     def reject_group(self, group: GroupId, cause: str) -> None:
         """Give up an open or closed group: its rollouts end, its task is queued again."""
         with self.write() as conn:
             reject(conn, group, cause, wait=True)
 
-    def _close(
-        self, group: GroupId, compose: Compose, advantages: Advantages, trust: Mapping[str, float]
-    ) -> bool:
+    def _close(self, group: GroupId, make: _Maker) -> bool:
         with self.write() as conn:
             row = conn.execute(
                 select(groups).where(
@@ -145,18 +152,27 @@ class Groups(Database):
                 return False
             graded = scores_of_group(conn, group)
             data = composition_data(conn, row.composition)
-            composed = compose(data, list(graded.values()), trust)
+            composed = make.compose(data, list(graded.values()), make.trust)
             rewards, evaluated = composed.rewards, row.purpose == Purpose.EVAL.value
             # Who is caught in an evaluation has failed it; nothing of it would be trained anyway.
             if composed.rejected and not (evaluated and rewards):
-                reject(conn, group, composed.rejected, wait=True)
+                _reject_composed(conn, row, composed, make.max_caught)
                 return False
             assert sum(reward is not None for reward in rewards) == row.size, (group, rewards)
-            _write_credits(conn, list(graded), rewards, advantages(rewards))
+            _write_credits(conn, list(graded), rewards, make.advantages(rewards))
             state = GroupState.EVALUATED if evaluated else GroupState.CLOSED
             notes = {"factors": composed.factors, "left_out": composed.left_out}
             _set_state(conn, group, state, closed_at=time.time(), **notes)
         return True
+
+
+class _Maker(NamedTuple):
+    """How the scores of a group become credit."""
+
+    compose: Compose
+    advantages: Advantages
+    trust: Mapping[str, float]
+    max_caught: int
 
 
 def open_group(
@@ -208,6 +224,18 @@ def add_rollout(conn: Connection, group: GroupId, number: int, index: int, purpo
             state="waiting",
         )
     )
+
+
+def _reject_composed(conn: Connection, row: AnyRow, composed: Composed, max_caught: int) -> None:
+    """Reject a group whose scores forbid to train it; what was caught is quarantined by name."""
+    assert composed.rejected is not None
+    if composed.caught is None:
+        reject(conn, row.group_id, composed.rejected, wait=True)
+        return
+    reject(conn, row.group_id, CAUGHT + composed.rejected, wait=True)
+    note(conn, "rollout.caught", composed.caught, f"task {row.task_id}: {composed.rejected}")
+    if row.draw is not None:
+        aside_if_caught_often(conn, row.task_id, max_caught, composed.rejected)
 
 
 def reject(conn: Connection, group: GroupId, cause: str, *, wait: bool) -> None:

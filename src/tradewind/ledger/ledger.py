@@ -4,8 +4,10 @@
     controller  open, refill, close, lease, finish       groups.py, draws.py, rollouts.py, pools.py
                 tenants and their quotas, nulls by task  tenants.py, nulls.py
                 what alarms look at, pauses              windows.py
+                tasks that are set aside                 aside.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
+    rewards     stored groups, scores they got later     stored.py
                 which composition is in use              compositions.py
                 judges, probes, labels, standings        trust.py
     trainer     claimable, commit_step                   steps.py
@@ -18,6 +20,7 @@ derived from what is there.
 
 from __future__ import annotations
 
+from tradewind.ledger.aside import Aside
 from tradewind.ledger.audit import Audit
 from tradewind.ledger.compositions import Compositions
 from tradewind.ledger.evals import Evals
@@ -30,6 +33,7 @@ from tradewind.ledger.run import RunRecords
 from tradewind.ledger.scores import Scores
 from tradewind.ledger.status import Status
 from tradewind.ledger.steps import Steps
+from tradewind.ledger.stored import Stored
 from tradewind.ledger.tenants import Tenants
 from tradewind.ledger.trust import Trust
 from tradewind.ledger.turns import Turns
@@ -44,12 +48,14 @@ class Ledger(
     Turns,
     Compositions,
     Scores,
+    Stored,
     Steps,
     Pools,
     Evals,
     Observations,
     Status,
     Nulls,
+    Aside,
     Trust,
     Windows,
     Audit,

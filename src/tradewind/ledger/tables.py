@@ -8,6 +8,7 @@
     judges, standings               who judges, how far each is trusted and since when
     labels, probes                  what people said, what judges were asked beside the rewards
     outcomes, scores, credits       what came of a rollout
+    rescorings, rescored            what another reward would have said of it
     steps, consumption, versions    what was trained, from which groups, into which weights
     pools, attestations             who serves which version, and its proof
     evals, beats, events, user_chats, holders
@@ -243,6 +244,24 @@ probes = Table(
     Column("evidence", JSON, nullable=False),
     Column("at", Double, nullable=False),
     Index("probes_by_judge", "signal", "version", "kind", "number"),
+)
+
+rescorings = Table(
+    "rescorings",
+    metadata,
+    Column("rescoring", Integer, primary_key=True, autoincrement=False),
+    Column("composition", String, nullable=False),  # its version; it need never have been in use
+    Column("data", JSON, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+rescored = Table(
+    "rescored",
+    metadata,
+    Column("rescoring", ForeignKey("rescorings.rescoring"), primary_key=True),
+    Column("rollout_id", ForeignKey("rollouts.rollout_id"), primary_key=True),
+    Column("reward", Double),  # what it would have been; what was trained is in `credits`
+    Column("scores", JSON, nullable=False),
 )
 
 credits = Table(

@@ -53,6 +53,9 @@ class ToolParser(Protocol):
     def parse(self, text: str, tools: Collection[str]) -> Said:
         """Content and calls of a whole answer; `tools` are the names that were offered."""
 
+    def spans(self, text: str, tools: Collection[str]) -> list[tuple[int, int]]:
+        """From where to where the calls stand in a whole answer, marks included."""
+
     def shown(self, text: str) -> int:
         """How many characters of an unfinished answer are content whatever follows."""
 
@@ -65,6 +68,10 @@ class Plain:
     def parse(self, text: str, tools: Collection[str]) -> Said:
         """All of it."""
         return Said(text)
+
+    def spans(self, text: str, tools: Collection[str]) -> list[tuple[int, int]]:
+        """None."""
+        return []
 
     def shown(self, text: str) -> int:
         """All of it."""
@@ -88,6 +95,10 @@ class Hermes:
             return Said(text)
         rest.append(text[position:].strip())
         return Said("\n".join(piece for piece in rest if piece), tuple(calls))
+
+    def spans(self, text: str, tools: Collection[str]) -> list[tuple[int, int]]:
+        """The blocks that are calls."""
+        return [(start, end) for start, end, _ in self._blocks(text)]
 
     def shown(self, text: str) -> int:
         """Up to the first mark or what may become one; whitespace before it is not content."""
@@ -129,6 +140,10 @@ class PlainJson:
         calls = [_as_call(item) for item in items]
         known = [call for call in calls if call is not None and call.name in tools]
         return Said("", tuple(known)) if known and len(known) == len(items) else Said(text)
+
+    def spans(self, text: str, tools: Collection[str]) -> list[tuple[int, int]]:
+        """All of it or nothing."""
+        return [(0, len(text))] if self.parse(text, tools).calls else []
 
     def shown(self, text: str) -> int:
         """Nothing of what may be a call, everything of what cannot be one."""

@@ -98,8 +98,12 @@ def compose_group(
         None if found is None else _reward(signals, weights if whole else {}, found)
         for found in rollouts
     )
+    composed = Composed(rewards=rewards, factors=factors, left_out=left_out)
     caught = _caught(signals, rollouts)
-    return Composed(rewards=rewards, factors=factors, left_out=left_out, rejected=caught)
+    if caught is None:
+        return composed
+    why = f"{caught.source} in {caught.rollout_id}: {caught.cause or 'no cause given'}"
+    return composed.model_copy(update={"rejected": why, "caught": caught.rollout_id})
 
 
 def nothing_left(composition: Composition, trust: Mapping[str, float]) -> bool:
@@ -157,11 +161,9 @@ def _trips(signals: Sequence[SignalConfig], found: Scores) -> list[Score]:
     return [found[wire.name] for wire in wires if _value(found, wire) >= wire.bar]
 
 
-def _caught(signals: Sequence[SignalConfig], rollouts: Sequence[Scores | None]) -> str | None:
-    for found in rollouts:
-        for score in [] if found is None else _trips(signals, found):
-            return f"{score.source} caught {score.rollout_id}: {score.cause or 'no cause given'}"
-    return None
+def _caught(signals: Sequence[SignalConfig], rollouts: Sequence[Scores | None]) -> Score | None:
+    """The first score that fired a tripwire."""
+    return next((s for found in rollouts if found for s in _trips(signals, found)), None)
 
 
 def _judged(composition: Composition) -> list[SignalConfig]:

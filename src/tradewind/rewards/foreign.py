@@ -30,9 +30,9 @@ _START_S = 60.0
 class ForeignSignal:
     """Implements `Signal` for the `object` of a file: a function or an object with `score`.
 
-    `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `version` and
-    `check(task)` are used if the object has them; without a `version` it is 12 hex digits of
-    SHA-256 over the file, so that a verdict can be traced to the code that gave it.
+    `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `version`,
+    `check(task)` and `oracle(task)` are used if the object has them; without a `version` it is 12
+    hex digits of SHA-256 over the file, so that a verdict can be traced to the code that gave it.
     """
 
     kind = Kind.CHECK
@@ -76,6 +76,10 @@ class ForeignSignal:
         """What the object's `check` says, if it has one."""
         answer = self._ask({"ask": "check", "task": task.model_dump(mode="json")})
         return answer.get("cause")
+
+    def oracle(self, task: Task) -> Json | None:
+        """What the object's `oracle(task)` reports, if it has one: artefacts of a right answer."""
+        return self._ask({"ask": "oracle", "task": task.model_dump(mode="json")}).get("artefacts")
 
     def close(self) -> None:
         """End the child."""

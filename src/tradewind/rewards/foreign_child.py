@@ -1,7 +1,8 @@
 """Runs somebody's verifier in a process of its own; started by its path, standard library only.
 
 launch.py ... foreign_child.py FILE OBJECT
-stdin   {"ask": "about"} | {"ask": "check", "task": ...} | {"ask": "score", "task", "outcome"}
+stdin   {"ask": "about"} | {"ask": "check", "task"} | {"ask": "oracle", "task"}
+        {"ask": "score", "task", "outcome"}
 stdout  {...} | {"error": str}        one line per question
 """
 
@@ -33,6 +34,9 @@ def answer(verifier: Any, question: dict[str, Any]) -> dict[str, Any]:
     if question["ask"] == "check":
         check = getattr(verifier, "check", None)
         return {"cause": check(question["task"]) if check else None}
+    if question["ask"] == "oracle":
+        oracle = getattr(verifier, "oracle", None)
+        return {"artefacts": oracle(question["task"]) if oracle else None}
     score = getattr(verifier, "score", verifier)
     verdict = score(question["task"], question["outcome"])
     if isinstance(verdict, dict):

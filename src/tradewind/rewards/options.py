@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
+from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.limits import Limits
 from tradewind.types.config import Config
 
@@ -21,3 +24,33 @@ class ProcessOptions(Config):
     def limits(self) -> Limits:
         """As a box takes them."""
         return Limits(memory_mb=self.memory_mb, answer_bytes=self.max_bytes)
+
+
+class BoxOptions(ProcessOptions):
+    """Limits of a child that runs what an agent wrote."""
+
+    isolation: Literal["L1", "L2", "L3"] = "L2"
+    """The least isolation that will do; the highest that the machine reaches is used, and below
+    this one the grader does not start."""
+    processes: int = Field(default=16, ge=2)
+    """Processes and threads at the same time."""
+    scratch_mb: int = Field(default=16, ge=1)
+    """Room for files that it writes, in MiB; forgotten with the verdict."""
+    packages: bool = False
+    """Whether the grader's installed packages can be imported, or only the standard library."""
+
+    @property
+    def minimum(self) -> Level:
+        """`isolation` as a level."""
+        return Level[self.isolation]
+
+    def limits(self) -> Limits:
+        """As a box takes them; CPU time ends what the wall clock would not."""
+        return Limits(
+            memory_mb=self.memory_mb,
+            cpu_s=int(4 * self.deadline_s) + 1,
+            processes=self.processes,
+            file_mb=self.scratch_mb,
+            scratch_mb=self.scratch_mb,
+            answer_bytes=self.max_bytes,
+        )

@@ -8,12 +8,26 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tradewind.rewards.behaviour.effort import EffortOptions, WorkDone
+from tradewind.rewards.behaviour.format import Format, FormatOptions
+from tradewind.rewards.behaviour.length import Length, LengthOptions
+from tradewind.rewards.behaviour.repeats import Repeats, RepeatsOptions
+from tradewind.rewards.behaviour.toolerrors import ToolErrors, ToolErrorsOptions
 from tradewind.rewards.config import SignalConfig
+from tradewind.rewards.criteria.checked import CheckedSignal
+from tradewind.rewards.criteria.options import CriterionOptions
 from tradewind.rewards.foreign import ForeignSignal
+from tradewind.rewards.functions import FunctionOptions, PythonFunction
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.signal import JudgeSignal
+from tradewind.rewards.matches import Exact, MatchOptions, Numeric
+from tradewind.rewards.mathematics import Math, MathOptions
+from tradewind.rewards.monitor.exploits import Exploits, ExploitsOptions
 from tradewind.rewards.options import ProcessOptions
+from tradewind.rewards.programs import ProgramOptions, PythonProgram
+from tradewind.rewards.puzzles import Puzzle, PuzzleOptions
 from tradewind.rewards.resultset import ResultSet, ResultSetOptions
+from tradewind.rewards.schemas import JsonSchema, SchemaOptions
 from tradewind.rewards.signal import Signal, VerifierFailed
 from tradewind.types.config import Config
 from tradewind.types.errors import UserError
@@ -30,8 +44,22 @@ class Use:
 
 
 USES: dict[str, Use] = {
+    "exact": Use(MatchOptions, Exact),
+    "json-schema": Use(SchemaOptions, JsonSchema),
+    "math": Use(MathOptions, Math),
+    "numeric": Use(MatchOptions, Numeric),
+    "python": Use(FunctionOptions, PythonFunction),
+    "reasoning-gym": Use(PuzzleOptions, Puzzle),
+    "checked": Use(CriterionOptions, CheckedSignal),
+    "effort": Use(EffortOptions, WorkDone),
+    "exploits": Use(ExploitsOptions, Exploits),
+    "format": Use(FormatOptions, Format),
+    "length": Use(LengthOptions, Length),
+    "repeats": Use(RepeatsOptions, Repeats),
+    "tool-errors": Use(ToolErrorsOptions, ToolErrors),
     "judge": Use(JudgeOptions, JudgeSignal),
     "resultset": Use(ResultSetOptions, ResultSet),
+    "stdio": Use(ProgramOptions, PythonProgram),
 }
 
 

@@ -28,6 +28,7 @@ from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
+from tradewind.types.record import Json
 from tradewind.types.task import Task
 
 
@@ -92,6 +93,20 @@ class ResultSet:
             return "its reference query returns no rows, so that an empty answer would pass"
         return None
 
+    def oracle(self, task: Task) -> Json | None:
+        """The reference's own query, reported as an agent would."""
+        sql = task.reference.get("sql")
+        return {"sql": sql} if isinstance(sql, str) else None
+
+    def result(self, task: Task) -> Json | None:
+        """A query that writes the reference's rows out: the answer without the question."""
+        sql = task.reference.get("sql")
+        expected = Table() if not isinstance(sql, str) else self._reference(sql)
+        if not expected.rows:
+            return None
+        rows = [", ".join(map(_literal, row)) for row in expected.rows]
+        return {"sql": f"select {rows[0]}" if len(rows) == 1 else f"values ({'), ('.join(rows)})"}
+
     def close(self) -> None:
         """End the child."""
         self._process.close()
@@ -138,6 +153,18 @@ def _verdict(expected: Table, got: Table, *, ordered: bool) -> Verdict:
         return Verdict(value=0.0, cause=what)
     differs = difference(expected.rows, got.rows, ordered=ordered)
     return Verdict(value=1.0 if differs is None else 0.0, cause=differs)
+
+
+def _literal(cell: Any) -> str:
+    """A cell as SQL writes it."""
+    match cell:
+        case None:
+            return "null"
+        case str():
+            return "'" + cell.replace("'", "''") + "'"
+        case [text]:
+            return f"x'{text}'"
+    return repr(cell)
 
 
 def _existing(database: Path | None) -> Path:

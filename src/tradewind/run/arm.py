@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.rewards.admission.record import register_file
+from tradewind.run.admission import admitted_tasks
 from tradewind.run.interruption import Interruption
 from tradewind.run.live import View
 from tradewind.run.prepare import link_model, open_run, publish_base, read_tasks
@@ -24,7 +26,7 @@ from tradewind.run.supervisor import Supervisor
 from tradewind.run.topology import Topology
 from tradewind.run.watch import Watch
 from tradewind.run.workspace import Workspace
-from tradewind.types import PoolState
+from tradewind.types import PoolState, Task
 
 MAIN_STAGES = ("base", "eval-base", "midtrain", "eval-midtrained", "rl", "eval-rl")
 CONTROL_STAGES = ("base", "rl", "eval-control")
@@ -88,15 +90,27 @@ class Arm:
         with self.stages.run("base") as work:
             if work:
                 link_model(self._workspace, model)
-                tasks = read_tasks(self._folder / self._recipe.tasks.path)
-                run_id = f"{self._recipe.run.name}-{self._name}"
-                open_run(self._recipe, self._workspace, tasks, run_id)
-                publish_base(self._workspace, model, topology.bucket_url, run_id)
+                tasks = self._open()
+                publish_base(self._workspace, model, topology.bucket_url, self._run_id)
                 heldout = sum(task.split == "heldout" for task in tasks)
                 self._view.say(
                     f"{self._name}: {len(tasks) - heldout} training tasks, {heldout} held out"
                 )
         return Ledger.open(self._workspace.ledger)
+
+    def _open(self) -> list[Task]:
+        """The ledger with the tasks that may be drawn; the main arm says which may not."""
+        taskset = self._folder / self._recipe.tasks.path
+        found = admitted_tasks(self._recipe, taskset, read_tasks(taskset))
+        left_out = found.sentence()
+        if self._name == "main" and left_out is not None:
+            self._view.say(f"{left_out}; all are in {register_file(taskset)}")
+        open_run(self._recipe, self._workspace, found.tasks, self._run_id, left_out)
+        return found.tasks
+
+    @property
+    def _run_id(self) -> str:
+        return f"{self._recipe.run.name}-{self._name}"
 
     def _await_pools(self, stage: str, ledger: Ledger, watch: Watch) -> None:
         """Until every pool of the recipe has said that it serves."""

@@ -7,6 +7,7 @@ from html import escape
 
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.turns import UserChat
+from tradewind.run.components import ComponentReading, changes
 from tradewind.run.readings import StepReading, quantile, token_ages
 from tradewind.run.svg import Plot, Scale, figure, tag, text
 from tradewind.types import Attestation, WeightVersion
@@ -18,6 +19,9 @@ ARM_WORDS = {
     "rl": "mid-trained + RL",
 }
 """In the order in which they are shown."""
+
+
+_COMPONENT_COLOURS = ("--a", "--b", "--good", "--ink", "--soft")
 
 
 def heldout_chart(rates: Mapping[str, PassRate], *, style: str = "") -> str:
@@ -86,6 +90,50 @@ def reward_chart(steps: Sequence[StepReading], control: Sequence[StepReading]) -
             plot.dots(points, colour, hints)
             plot.label(*points[-1], f"{words} {rows[-1].reward:.2f}")
     return plot.render("Mean reward per RL step")
+
+
+def components_chart(readings: Sequence[ComponentReading]) -> str:
+    """Mean of each component per step, as its signal gave it; a rule where the reward changed."""
+    steps = sorted({r.step for r in readings})
+    shown = [(r, r.mean) for r in readings if r.mean is not None]
+    low, high = min((y for _, y in shown), default=0.0), max((y for _, y in shown), default=1.0)
+    plot = Plot(
+        (0, max(1, steps[-1])),
+        (min(0.0, low), max(1.0, high)),
+        "RL step",
+        "mean of each signal",
+        right=170,
+        whole_x=True,
+    )
+    names = list(dict.fromkeys(r.name for r in readings))
+    ends: list[float] = []
+    for number, name in enumerate(names):
+        own = [(r, y) for r, y in shown if r.name == name]
+        if not own:
+            continue
+        colour = _COMPONENT_COLOURS[number % len(_COMPONENT_COLOURS)]
+        points = [(float(r.step), y) for r, y in own]
+        plot.line(points, colour)
+        plot.dots(points, colour, [_component_hint(r) for r, _ in own])
+        at = plot.sy(points[-1][1])
+        while any(abs(at - taken) < 14 for taken in ends):
+            at += 14
+        ends.append(at)
+        words = f"{name} {points[-1][1]:.2f} ({own[-1][0].role})"
+        plot.marks.append(text(plot.sx(points[-1][0]) + 7, at + 4, words))
+    for step in changes(readings):
+        x = plot.sx(step)
+        plot.marks.append(
+            tag("line", x1=x, x2=x, y1=22, y2=plot.height - 40, class_="rule")
+            + text(x, 18, "reward changed", text_anchor="middle", class_="muted")
+        )
+    return plot.render("Components of the reward per RL step")
+
+
+def _component_hint(reading: ComponentReading) -> str:
+    adds = "" if reading.adds is None else f", adds {reading.adds:+.3f}"
+    nulls = f", {reading.nulls} null" if reading.nulls else ""
+    return f"step {reading.step}: {reading.name} {reading.mean:.3f}{adds}{nulls}"
 
 
 def mixed_chart(steps: Sequence[StepReading], control: Sequence[StepReading]) -> str:

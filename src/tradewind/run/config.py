@@ -6,7 +6,22 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from tradewind.ledger.place import without_password
+from tradewind.rewards.admission.options import AdmissionOptions
+from tradewind.types import UserError
 from tradewind.types.config import Config
+
+
+def check_database(url: str | None) -> None:
+    """Raise ValueError unless `url` is None or a PostgreSQL database without a password."""
+    if url is None:
+        return
+    if not url.startswith(("postgresql://", "postgresql+psycopg://", "postgres://")):
+        raise ValueError("ledger must be like postgresql://user@host/name")
+    try:
+        without_password(url)
+    except UserError as error:
+        raise ValueError(str(error)) from error
 
 
 class RunConfig(Config):
@@ -16,6 +31,14 @@ class RunConfig(Config):
     """Names the folder `runs/<name>`; empty takes the recipe file's name."""
     seed: int = 7
     """Everything random that is ours follows from it."""
+    ledger: str | None = None
+    """PostgreSQL database that holds the ledger, as `postgresql://user@host/name`; None is a SQLite
+    file in the run's folder. The password comes from PGPASSWORD, PGPASSFILE or `~/.pgpass`."""
+
+    @model_validator(mode="after")
+    def _ledger_is_a_database(self) -> RunConfig:
+        check_database(self.ledger)
+        return self
 
 
 class ModelConfig(Config):
@@ -40,6 +63,11 @@ class TasksConfig(Config):
 
     path: Path = Path("{data}/tasks.jsonl")
     """JSON lines, one `Task` each. """
+    admit: bool = True
+    """Whether every task must show first that its verifier can be believed (`tradewind tasks
+    admit`); training tasks that do not are left out, counted and named."""
+    admission: AdmissionOptions = AdmissionOptions()
+    """What it must show."""
 
 
 class CorpusConfig(Config):
@@ -86,6 +114,13 @@ class ControlConfig(Config):
 
     steps: int = Field(default=0, ge=0)
     """RL steps of the control; 0 leaves it out."""
+    ledger: str | None = None
+    """A database of its own, where `[run] ledger` names one."""
+
+    @model_validator(mode="after")
+    def _ledger_is_a_database(self) -> ControlConfig:
+        check_database(self.ledger)
+        return self
 
 
 class LaunchConfig(Config):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tradewind.run.admission import admit_for_run
 from tradewind.run.arm import Arm
 from tradewind.run.interruption import Interruption
 from tradewind.run.live import View
@@ -135,7 +136,10 @@ def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View)
     if not prepared(workspace).exists():
         view.say("preparing the data")
         make_data(recipe, workspace, folder)
-        read_tasks(folder / recipe.tasks.path)
+        tasks = read_tasks(folder / recipe.tasks.path)
+        if recipe.tasks.admit:
+            view.say(f"admitting {len(tasks)} tasks")
+            admit_for_run(recipe, workspace, folder)
         prepared(workspace).touch()
 
 
@@ -144,4 +148,6 @@ def control_recipe(recipe: Recipe) -> Recipe:
     trainer = recipe.trainer.model_copy(update={"steps": recipe.control.steps})
     midtrain = recipe.midtrain.model_copy(update={"steps": 0})
     users = recipe.users.model_copy(update={"command": None})
-    return recipe.model_copy(update={"trainer": trainer, "midtrain": midtrain, "users": users})
+    run = recipe.run.model_copy(update={"ledger": recipe.control.ledger})
+    changed = {"run": run, "trainer": trainer, "midtrain": midtrain, "users": users}
+    return recipe.model_copy(update=changed)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tradewind.ledger.audit import AuditReport
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import without_password
 from tradewind.rewards.compose import compose
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
@@ -28,7 +29,10 @@ SHOWN = 50
 app = typer.Typer(help="Prove what a run's record says of it.", no_args_is_help=True)
 
 Place = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's folder, a ledger's file or a database URL.")
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run's folder, a ledger's file or a database URL without a password."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
@@ -56,18 +60,18 @@ def audit(run: Place, as_json: AsJson = False) -> None:
 def _ledgers(run: str) -> list[str]:
     """The ledgers of a run's folder, its control arm's included, or the one that is named."""
     if "://" in run:
-        return [run]
+        return [without_password(run)]
     if Path(run).is_file():
         return [run]
     workspace = Workspace(Path(run))
-    found = [w.ledger for w in (workspace, workspace.control) if w.ledger.exists()]
+    found = [w.ledger for w in (workspace, workspace.control) if w.has_ledger]
     if not found:
         raise UserError(
             "there is no ledger here",
             value=run,
             fix="give runs/<name>, a ledger's file or the URL of a database",
         )
-    return [str(path) for path in found]
+    return found
 
 
 def _read(place: str) -> AuditReport:

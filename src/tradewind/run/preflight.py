@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from tradewind.ledger.ledger import Ledger
 from tradewind.run.recipe import Recipe
 from tradewind.run.supervisor import free_port
 from tradewind.run.workspace import Workspace
@@ -25,6 +26,7 @@ def check_run(recipe: Recipe, workspace: Workspace, model: Path, bucket_url: str
     checks: list[Callable[[], None]] = [
         lambda: check_entry(recipe),
         lambda: check_bucket(bucket_url),
+        lambda: check_ledger(recipe),
         lambda: check_ports(recipe),
         lambda: check_disk(workspace.folder, DISK_COPIES * weights),
         lambda: check_memory((MEMORY_COPIES + len(recipe.pools)) * weights),
@@ -55,6 +57,12 @@ def check_entry(recipe: Recipe) -> None:
 def check_bucket(url: str) -> None:
     """The bucket can be written to."""
     Bucket.open(url).check_writable()
+
+
+def check_ledger(recipe: Recipe) -> None:
+    """The databases of both arms answer, where the recipe names any."""
+    for database in filter(None, (recipe.run.ledger, recipe.control.ledger)):
+        Ledger.open(database).close()
 
 
 def check_ports(recipe: Recipe) -> None:

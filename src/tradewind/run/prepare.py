@@ -6,15 +6,18 @@ import json
 import os
 import shlex
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from tradewind.envs.taskset import load_tasks
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import point_to
 from tradewind.run.process import inherited_environment, last_sentence
 from tradewind.run.recipe import Recipe
 from tradewind.run.workspace import Workspace
-from tradewind.types import Split, Task, UserError
+from tradewind.types import Event, Json, Split, Task, UserError
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.hazard import compile_ahead
@@ -84,15 +87,44 @@ def read_tasks(file: Path) -> list[Task]:
     return tasks
 
 
-def open_run(recipe: Recipe, workspace: Workspace, tasks: list[Task], run_id: str) -> None:
-    """Create the ledger with its tasks; on a second call, check that they are the same."""
+def open_run(
+    recipe: Recipe,
+    workspace: Workspace,
+    tasks: list[Task],
+    run_id: str,
+    left_out: str | None = None,
+) -> None:
+    """Create the ledger with its tasks; on a second call, check that they are the same.
+
+    `left_out` says which tasks may not train; it is kept as an event.
+    """
     workspace.folder.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger.open(workspace.ledger, bucket=workspace.bucket.name)
+    meta: Json = {"run_id": run_id, "seed": recipe.run.seed, "name": recipe.run.name}
+    bucket, database = workspace.bucket.name, recipe.run.ledger
+    if database is not None:
+        bucket = workspace.bucket.absolute().as_uri()
+        meta |= {"folder": point_to(workspace.folder, database)}
+        _refuse_another_run(database, meta["folder"])
+    ledger = Ledger.open(workspace.ledger, bucket=bucket)
     try:
-        ledger.create_run({"run_id": run_id, "seed": recipe.run.seed, "name": recipe.run.name})
-        ledger.add_tasks(tasks)
+        ledger.create_run(meta)
+        if ledger.add_tasks(tasks) and left_out is not None:
+            ledger.event(
+                Event(at=time.time(), process="run", kind="tasks.left_out", detail=left_out)
+            )
     finally:
         ledger.close()
+
+
+def _refuse_another_run(database: str, folder: str) -> None:
+    with closing(Ledger.open(database)) as ledger:
+        run, other = ledger.meta("run_id"), ledger.meta("folder", folder) != folder
+    if other:
+        raise UserError(
+            f"this database holds the ledger of another run ({run})",
+            value=database,
+            fix="name an empty database in [run] ledger, or go on in that run's folder",
+        )
 
 
 def publish_base(workspace: Workspace, model: Path, bucket_url: str, run_id: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from tradewind.ledger.place import PASSWORD_VARIABLES
 from tradewind.types import Record
 from tradewind.weights.signing import VARIABLE as SIGNING_KEY
 
@@ -92,7 +93,13 @@ def last_sentence(log: Path, tail_bytes: int = 8192) -> str:
 
 
 def inherited_environment() -> dict[str, str]:
-    """The launcher's environment but for the signing key, which is the trainer's alone: workers and
-    data makers run the customer's code.
+    """The launcher's environment but for the signing key, which is the trainer's alone, and the
+    database's password: workers and data makers run the customer's code.
     """
-    return {name: value for name, value in os.environ.items() if name != SIGNING_KEY}
+    hidden = (SIGNING_KEY, *PASSWORD_VARIABLES)
+    return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
+def database_password() -> dict[str, str]:
+    """What a process needs in its environment to open the ledger's database."""
+    return {name: os.environ[name] for name in PASSWORD_VARIABLES if name in os.environ}

@@ -84,6 +84,11 @@ class Recipe(Config):
         names = [pool.name for pool in self.pools]
         if len(set(names)) < len(names):
             raise ValueError(f"two [[pools]] have the same name ({', '.join(names)})")
+        if self.run.ledger and self.control.steps and not self.control.ledger:
+            raise ValueError(
+                "[run] ledger names a database and [control] ledger none; name another one for the"
+                " control arm, or set its steps to 0"
+            )
         for key in SHARED_KEYS:
             ours, theirs = getattr(self.controller, key), getattr(self.trainer, key)
             if ours != theirs:
@@ -111,7 +116,7 @@ def read_recipe(file: Path, overrides: Sequence[str] = (), runs: Path = Path("ru
     if isinstance(run := tree["run"], dict):
         places = {"{data}": str((runs / str(run["name"]) / "data").absolute())}
         places |= {"{seed}": str(run["seed"]), "{python}": sys.executable}
-        tree = _fill(tree, places)
+        tree = fill_places(tree, places)
     try:
         return Recipe.model_validate(tree)
     except ValidationError as error:
@@ -140,7 +145,7 @@ def _share(tree: dict[str, Any]) -> None:
             controller.setdefault(key, trainer.get(key, TrainerConfig.model_fields[key].default))
 
 
-def _fill(value: Any, places: Mapping[str, str]) -> Any:
+def fill_places(value: Any, places: Mapping[str, str]) -> Any:
     """Replace the placeholders in every text of a tree."""
     match value:
         case str():
@@ -148,9 +153,9 @@ def _fill(value: Any, places: Mapping[str, str]) -> Any:
                 value = value.replace(place, text)
             return value
         case list():
-            return [_fill(inner, places) for inner in value]
+            return [fill_places(inner, places) for inner in value]
         case dict():
-            return {key: _fill(inner, places) for key, inner in value.items()}
+            return {key: fill_places(inner, places) for key, inner in value.items()}
     return value
 
 

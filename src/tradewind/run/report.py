@@ -11,6 +11,7 @@ from typing import Any
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.turns import UserChat
 from tradewind.run import charts
+from tradewind.run.components import ComponentReading
 from tradewind.run.readings import StepReading
 from tradewind.types import Attestation, WeightVersion
 
@@ -39,6 +40,8 @@ class ReportData:
     """Per arm (`base`, `midtrained`, `rl`, `control`): `all`, `seen`, `unseen`."""
     steps: Sequence[StepReading] = ()
     control_steps: Sequence[StepReading] = ()
+    components: Sequence[ComponentReading] = ()
+    """Of the main arm's reward, step by step."""
     losses: Sequence[tuple[int, float]] = ()
     """Mid-training step and held-out loss in nats per token."""
     versions: Sequence[WeightVersion] = ()
@@ -95,6 +98,10 @@ def _cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
                 False,
             )
         )
+    if len({component.name for component in data.components}) > 1:
+        chart = charts.components_chart(data.components)
+        sentence = "Each signal by itself, as it was given, before weights."
+        made.append(("Components of the reward", sentence, chart, True))
     if data.losses:
         chart = charts.loss_chart(data.losses)
         made.append(("Mid-training", "Loss on documents that were held out.", chart, False))

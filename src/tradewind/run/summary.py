@@ -11,6 +11,7 @@ from rich.table import Table
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.charts import ARM_WORDS
+from tradewind.run.components import ComponentReading, read_components
 from tradewind.run.readings import StepReading, read_steps
 from tradewind.run.recipe import Recipe
 from tradewind.run.report import ReportData, duration, heldout_picture, page, rate_words
@@ -41,7 +42,7 @@ def gather(recipe: Recipe, workspace: Workspace) -> ReportData:
     control_steps: list[StepReading] = []
     figures: dict[str, Any] = {}
     rates: Rates = {}
-    if workspace.control.ledger.exists():
+    if workspace.control.has_ledger:
         control_seconds, _ = _times(workspace.control)
         with closing(Ledger.open(workspace.control.ledger)) as ledger:
             figures |= control_figures(ledger, control_seconds)
@@ -56,6 +57,7 @@ def gather(recipe: Recipe, workspace: Workspace) -> ReportData:
             rates=rates | _rates(ledger),
             steps=_steps(ledger),
             control_steps=control_steps,
+            components=_components(ledger),
             losses=read_losses(ledger),
             versions=ledger.versions(),
             swaps=ledger.attestations(),
@@ -109,6 +111,11 @@ def _times(workspace: Workspace) -> tuple[dict[str, float], dict[str, tuple[floa
 def _steps(ledger: Ledger) -> list[StepReading]:
     with ledger.read() as conn:
         return read_steps(conn)
+
+
+def _components(ledger: Ledger) -> list[ComponentReading]:
+    with ledger.read() as conn:
+        return read_components(conn)
 
 
 def _rates(ledger: Ledger) -> Rates:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from tradewind.ledger.keys import mint
 from tradewind.run.prepare import environment, python_path, write_config
-from tradewind.run.process import ProcessSpec
+from tradewind.run.process import ProcessSpec, database_password
 from tradewind.run.recipe import Recipe
 from tradewind.run.supervisor import free_port
 from tradewind.run.workspace import Workspace
@@ -83,7 +83,7 @@ class Topology:
         if stage == "midtrain":
             arguments += ["--corpus", str(self.folder / self.recipe.corpus.path)]
         spec = self._process("trainer", section, arguments, threads=section.threads)
-        env = TRAINER_MEMORY | HUGE_PAGES | spec.env
+        env = TRAINER_MEMORY | HUGE_PAGES | spec.env | database_password()
         if self.keys.signing:
             env |= {SIGNING_KEY: self.keys.signing}
         return spec.model_copy(update={"lasting": False, "env": env})
@@ -102,14 +102,14 @@ class Topology:
             "TRADEWIND_WORKER_KEY": self.keys.worker,
             "TRADEWIND_ADMIN_KEY": self.keys.admin,
         }
-        return self._process("controller", config, env=keys)
+        return self._process("controller", config, env=keys | database_password())
 
     def _gateway(self) -> ProcessSpec:
         config = self.recipe.gateway.model_copy(
             update={"host": self.recipe.launch.host, "port": self.gateway_port}
         )
         keys = {"TRADEWIND_POOL_KEY": self.keys.pool, "TRADEWIND_USER_KEY": self.keys.user}
-        return self._process("gateway", config, env=keys)
+        return self._process("gateway", config, env=keys | database_password())
 
     def _pool(self, index: int) -> ProcessSpec:
         config = self.recipe.pools[index].model_copy(
@@ -122,7 +122,7 @@ class Topology:
         return self._process(f"pool-{config.name}", config, env=env, threads=config.threads)
 
     def _grader(self) -> ProcessSpec:
-        return self._process("grader", self.recipe.grader)
+        return self._process("grader", self.recipe.grader, env=database_password())
 
     def _worker(self) -> ProcessSpec:
         return self._process(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tradewind.ledger.place import has_ledger, ledger_of
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -16,9 +18,14 @@ class Workspace:
     folder: Path
 
     @property
-    def ledger(self) -> Path:
-        """SQLite file."""
-        return self.folder / "ledger.sqlite"
+    def ledger(self) -> str:
+        """SQLite file, or URL of a database."""
+        return ledger_of(self.folder)
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether it was made."""
+        return has_ledger(self.folder)
 
     @property
     def bucket(self) -> Path:

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import ledger_of, without_password
 from tradewind.trainer.config import MidtrainConfig, TrainerConfig
 from tradewind.trainer.loop import train
 from tradewind.trainer.midtrain import midtrain
@@ -38,11 +39,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     values = _read(options.config) if options.config else {}
+    ledger = without_password(options.ledger or ledger_of(options.workspace))
     run = Run(
         workspace=options.workspace,
         model=options.model or options.workspace / "model",
-        run_id=options.run_id or _run_id(options),
-        ledger_url=options.ledger,
+        run_id=options.run_id or _run_id(ledger, options.workspace.name),
+        ledger_url=ledger,
         bucket_url=options.bucket,
     )
     try:
@@ -61,10 +63,10 @@ def _run(options: argparse.Namespace) -> None:
         ) from error
 
 
-def _run_id(options: argparse.Namespace) -> str:
-    ledger = Ledger.open(options.ledger or options.workspace / "ledger.sqlite")
+def _run_id(place: str, default: str) -> str:
+    ledger = Ledger.open(place)
     try:
-        return str(ledger.meta("run_id", options.workspace.name))
+        return str(ledger.meta("run_id", default))
     finally:
         ledger.close()
 
@@ -89,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, help="base checkpoint; default <workspace>/model")
     parser.add_argument("--corpus", type=Path, help="JSON lines, for --stage midtrain")
     parser.add_argument("--run-id", help="default: the ledger's")
-    parser.add_argument("--ledger", help="URL or path; default <workspace>/ledger.sqlite")
+    parser.add_argument(
+        "--ledger", help="URL without a password, or path; default: the workspace's own"
+    )
     parser.add_argument("--bucket", help="URL; default <workspace>/bucket")
     return parser
 

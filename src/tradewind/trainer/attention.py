@@ -22,6 +22,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from tradewind.trainer.forest import Block
+from tradewind.trainer.short_attention import ShortAttention, serves
 
 NAME = "tradewind_forest"
 
@@ -67,8 +68,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, cuts: Cuts, scale: float) -> Tensor:
 def _block(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> Tensor:
     """q [G, S, B, D], k and v [G, K, D], bias [S * B, K] -> [G, S, B, D]."""
     groups, shared, rows, width = q.shape
-    folded = q.reshape(1, groups, shared * rows, width)
-    out = F.scaled_dot_product_attention(folded, k[None], v[None], attn_mask=bias, scale=scale)
+    folded = q.reshape(groups, shared * rows, width)
+    if serves(q, k.shape[1]):
+        out: Tensor = ShortAttention.apply(folded, k, v, bias, scale)  # type: ignore[no-untyped-call]
+    else:
+        out = F.scaled_dot_product_attention(folded[None], k[None], v[None], bias, scale=scale)
     return out.view(groups, shared, rows, width)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -9,7 +10,9 @@ import time
 from types import TracebackType
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.types import Beat, Conflict, Event
+from tradewind.types import Beat, Conflict, Event, LedgerAway
+
+log = logging.getLogger(__name__)
 
 
 class Pulse:
@@ -81,7 +84,10 @@ class Pulse:
         beat = self._beat.model_copy(update={"at": time.time()})
         if self._beside is not None:
             beat = beat.model_copy(update={"doing": f"{beat.doing}; {self._beside}"})
-        self._ledger.beat(beat)
+        try:
+            self._ledger.beat(beat)
+        except LedgerAway as error:  # the next one tells
+            log.warning("%s", error)
 
     def _new(self, doing: str, waiting_for: str | None = None, owner: str | None = None) -> Beat:
         now = time.time()
@@ -112,8 +118,10 @@ class Pulse:
         while not self._over.wait(min(2.0, self._ttl_s / 5)):
             try:
                 self._ledger.acquire_trainer(self.owner, time.time(), self._ttl_s)
+                with self._speaking:
+                    self._tell()
             except Conflict as error:
                 self._lost = error
                 return
-            with self._speaking:
-                self._tell()
+            except LedgerAway as error:  # whoever took the place meanwhile says so
+                log.warning("the trainer's place could not be renewed: %s", error)

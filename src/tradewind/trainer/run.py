@@ -10,6 +10,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import ledger_of
 from tradewind.trainer.config import OptimiserConfig
 from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.pulse import Pulse
@@ -32,7 +33,7 @@ class Run:
     run_id: str
     """Names the run in every manifest."""
     ledger_url: str | None = None
-    """SQLAlchemy URL or path; default `<workspace>/ledger.sqlite`."""
+    """SQLAlchemy URL or path; default the workspace's own."""
     bucket_url: str | None = None
     """Default: the folder `<workspace>/bucket`."""
 
@@ -62,7 +63,7 @@ def open_run(run: Run, config: OptimiserConfig) -> Iterator[tuple[Ledger, Lineag
         Conflict: another trainer lives on this run.
     """
     with (
-        closing(Ledger.open(run.ledger_url or run.workspace / "ledger.sqlite")) as ledger,
+        closing(Ledger.open(run.ledger_url or ledger_of(run.workspace))) as ledger,
         Pulse(ledger, config.lease_ttl_s) as pulse,
     ):
         pulse.doing("open the model")

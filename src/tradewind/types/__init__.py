@@ -3,7 +3,14 @@
 from tradewind.types.beat import Beat, Event
 from tradewind.types.composed import Composed
 from tradewind.types.episode import Episode
-from tradewind.types.errors import Conflict, RefusedWeights, Stalled, TradewindError, UserError
+from tradewind.types.errors import (
+    Conflict,
+    LedgerAway,
+    RefusedWeights,
+    Stalled,
+    TradewindError,
+    UserError,
+)
 from tradewind.types.generate import GenerateChunk, GenerateRequest, Priority
 from tradewind.types.group import ClosedGroup, GradedRollout, Group, GroupState, Purpose
 from tradewind.types.ids import (
@@ -23,7 +30,7 @@ from tradewind.types.sample import Sample
 from tradewind.types.score import Score
 from tradewind.types.step import Step
 from tradewind.types.task import Split, Task
-from tradewind.types.turn import Completion, FinishReason, Turn, TurnState, VersionSpan
+from tradewind.types.turn import Completion, FinishReason, TokenParts, Turn, TurnState, VersionSpan
 from tradewind.types.weights import (
     Attestation,
     Fingerprint,
@@ -54,6 +61,7 @@ __all__ = [
     "GroupState",
     "Json",
     "Lease",
+    "LedgerAway",
     "Outcome",
     "OutcomeStatus",
     "PoolReport",
@@ -70,6 +78,7 @@ __all__ = [
     "Stalled",
     "Step",
     "Task",
+    "TokenParts",
     "TradewindError",
     "Turn",
     "TurnId",

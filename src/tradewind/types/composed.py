@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from tradewind.types.ids import RolloutId
 from tradewind.types.record import Record
 
 
@@ -23,6 +24,9 @@ class Composed(Record):
     rejected: str | None = None
     """Why the group may not be trained: a tripwire caught a rollout, or no trusted signal is left
     (then there are no rewards)."""
+
+    caught: RolloutId | None = None
+    """The rollout that a tripwire caught, if that is the cause."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Composed:

@@ -3,6 +3,7 @@
     TradewindError
     ├── UserError          what a person wrote cannot work; shown as a sentence, never a traceback
     │   └── RefusedWeights a published version that a pool will not serve; the old one goes on
+    ├── LedgerAway         the database of the ledger was lost in the middle of a transaction
     ├── Conflict           somebody else owns this (second trainer, finished rollout, taken version)
     └── Stalled            a wait reached its deadline; carries cause and owner
 
@@ -36,6 +37,14 @@ class RefusedWeights(UserError):
 
 class Conflict(TradewindError):
     """The ledger or the bucket says that another owner or an earlier result already holds this."""
+
+
+class LedgerAway(TradewindError):
+    """The connection to the ledger's database broke in the middle of a transaction.
+
+    What it wrote is there as a whole or not at all, and nobody here knows which: who writes must
+    read again, as after a kill.
+    """
 
 
 class Stalled(TradewindError):

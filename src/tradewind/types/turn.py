@@ -46,6 +46,20 @@ class Completion(Record):
     pool: str
 
 
+class TokenParts(Record):
+    """What the sampled tokens of one answer were for; together they are all of them.
+
+    Example: `TokenParts(thinking=80, calls=24, message=6)`.
+    """
+
+    thinking: int = 0
+    """Between the family's thinking marks, marks included."""
+    calls: int = 0
+    """Of tool calls, as its parser reads them."""
+    message: int = 0
+    """All others; an unfinished call too, and the end mark of a message."""
+
+
 class TurnState(StrEnum):
     """Promise R3: INTENT is durable before the pool is called."""
 
@@ -80,6 +94,8 @@ class Turn(Record):
     """The content that was delivered to the agent; None unless DONE."""
     tool_calls: tuple[Json, ...] = ()
     """The calls that were delivered beside the text, in the shape of chat completions."""
+    parts: TokenParts | None = None
+    """What the sampled tokens were for, counted by the gateway, which holds the tokenizer."""
     kind: str = "root"
     """How it began: `root`, `extended`, or why it forked (`gateway/conversation.py`)."""
     choice_of: TurnId | None = None

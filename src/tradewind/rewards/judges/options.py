@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from tradewind.rewards.criteria.options import CriterionOptions
 from tradewind.types.config import Config
 
 
@@ -70,13 +71,9 @@ class EndpointOptions(Config):
         return self
 
 
-class JudgeOptions(EndpointOptions):
+class JudgeOptions(EndpointOptions, CriterionOptions):
     """All options of `use = "judge"`: one criterion of a file, asked of one endpoint."""
 
-    criteria: Path = Path("criteria.toml")
-    """The file (docs/rewards.md, "Criteria and judges")."""
-    criterion: str = ""
-    """Its id; may be left out if the file has only one."""
     repeats: int = Field(default=3, ge=1)
     """Readings at most where a verdict is near the bar; 1: never a second one."""
     near_low: float = Field(default=0.25, ge=0, le=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tradewind.rewards.criteria.checkers import run_checker
 from tradewind.rewards.criteria.criterion import Criterion, Rubric
 from tradewind.rewards.criteria.exhibit import Exhibit
@@ -30,9 +32,9 @@ def about(rubric: Rubric, criterion: Criterion) -> Json:
 
 
 def without_a_judge(
-    rubric: Rubric, criterion: Criterion, exhibit: Exhibit, max_chars: int
+    rubric: Rubric, criterion: Criterion, exhibit: Exhibit, max_chars: float = math.inf
 ) -> Judgement | None:
-    """The judgement that needs none; None if a judge has to look."""
+    """The judgement that needs none; None if a judge has to look at up to `max_chars`."""
     value, level, cause, how = 0.0, None, why_blank(exhibit), "blank"
     length = sum(map(len, exhibit.shown.values()))
     if cause is not None:

@@ -6,7 +6,7 @@
     weight = 1.0
     options = { criteria = "desk.toml", criterion = "states-the-number", url = ..., model = ... }
 
-A criterion with a deterministic checker is a check and needs no endpoint.
+A criterion with a deterministic checker needs no judge and is used as `checked`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tradewind.rewards.judges.failure import JudgeFailed
 from tradewind.rewards.judges.judge import Judge
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.prompt import TEMPLATE_HASH
-from tradewind.rewards.judges.settled import without_a_judge
 from tradewind.rewards.judges.shared import give_back, open_judge
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.rewards.trust.features import FEATURES, features_of
 from tradewind.types.episode import Episode
+from tradewind.types.errors import UserError
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
@@ -33,27 +33,28 @@ from tradewind.types.task import Task
 class JudgeSignal:
     """Implements `Signal`."""
 
+    kind = Kind.JUDGED
+
     def __init__(self, options: JudgeOptions) -> None:
         """Raises `UserError` if the file, the criterion or the endpoint cannot be used."""
         self._options = options
         self.rubric, self.criterion = read_criterion(options.criteria, options.criterion)
+        if self.criterion.checker is not None:
+            raise UserError(
+                "the criterion has a checker, so nobody has to judge it",
+                value=self.criterion.id,
+                fix='write use = "checked" and leave out the judge',
+            )
         self.needs_turns = self.criterion.needs_turns
-        checked = self.criterion.checker is not None
-        self.kind = Kind.CHECK if checked else Kind.JUDGED
-        self._judge: Judge | None = None if checked else open_judge(options)
+        self._judge = open_judge(options)
+        self._open = True
         self.version = _version(self.rubric, self.criterion, self._judge, options)
 
     def score(self, episode: Episode) -> Verdict:
         """The judge's verdict, or a null with its cause; raises `VerifierFailed` for its store."""
         exhibit = self.exhibit(episode)
         try:
-            if self._judge is not None:
-                found = self._judge.decide(self.rubric, self.criterion, exhibit)
-            else:
-                limit = self._options.max_chars
-                checked = without_a_judge(self.rubric, self.criterion, exhibit, limit)
-                assert checked is not None, "a checker settles everything"
-                found = checked
+            found = self._judge.decide(self.rubric, self.criterion, exhibit)
         except sqlite3.Error as error:
             raise VerifierFailed(f"the judge's store does not work ({error})") from error
         features = features_of(exhibit.work, self.criterion.question)
@@ -67,10 +68,8 @@ class JudgeSignal:
     def ask(self, exhibit: Exhibit) -> float | None:
         """The judge's own verdict on any exhibit, fresh and stored nowhere: for probes.
 
-        Nothing is settled before it is asked. None if it gives no verdict, or if there is no judge.
+        Nothing is settled before it is asked. None if it gives no verdict.
         """
-        if self._judge is None:
-            return None
         try:
             reading = self._judge.read(self.rubric, self.criterion, exhibit, fresh=True)
         except (JudgeFailed, sqlite3.Error):
@@ -92,17 +91,13 @@ class JudgeSignal:
 
     def close(self) -> None:
         """Give the judge back."""
-        if self._judge is not None:
-            self._judge = None
+        if self._open:
+            self._open = False
             give_back(self._options)
 
 
-def _version(
-    rubric: Rubric, criterion: Criterion, judge: Judge | None, options: JudgeOptions
-) -> str:
+def _version(rubric: Rubric, criterion: Criterion, judge: Judge, options: JudgeOptions) -> str:
     """12 hex digits over all that a verdict depends on, but for the judge's own moods."""
-    parts = [rubric.key(criterion)]
-    if judge is not None:
-        deciding = {"repeats", "near_low", "near_high", "max_chars"}
-        parts += [judge.identity, TEMPLATE_HASH, options.model_dump_json(include=deciding)]
+    deciding = options.model_dump_json(include={"repeats", "near_low", "near_high", "max_chars"})
+    parts = (rubric.key(criterion), judge.identity, TEMPLATE_HASH, deciding)
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]

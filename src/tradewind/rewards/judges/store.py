@@ -119,12 +119,12 @@ class Store:
     def _write(self) -> Iterator[None]:
         with self._lock:
             self._connection.execute("begin immediate")
+            end = "rollback"
             try:
                 yield
-            except BaseException:
-                self._connection.execute("rollback")
-                raise
-            self._connection.execute("commit")
+                end = "commit"
+            finally:
+                self._connection.execute(end)
 
 
 class Budget:

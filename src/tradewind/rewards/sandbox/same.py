@@ -7,6 +7,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from tradewind.rewards.sandbox.inside.plain import Other
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -46,7 +48,7 @@ def same(expected: Any, got: Any, tolerance: Tolerance = EXACT) -> bool:
         )
     if type(expected) in (set, frozenset):
         return {typed(item) for item in expected} == {typed(item) for item in got}
-    return bool(expected == got)
+    return not isinstance(got, Other) and bool(expected == got)
 
 
 def typed(value: Any) -> Hashable:
@@ -66,9 +68,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _close(expected: float, got: float, tolerance: Tolerance) -> bool:
-    if math.isnan(expected) or math.isnan(got):
-        return math.isnan(expected) and math.isnan(got)
     try:
+        if math.isnan(expected) or math.isnan(got):
+            return math.isnan(expected) and math.isnan(got)
         return math.isclose(expected, got, rel_tol=tolerance.relative, abs_tol=tolerance.absolute)
     except OverflowError:  # a whole number beyond every real one
         return expected == got

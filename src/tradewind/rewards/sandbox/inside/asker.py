@@ -1,6 +1,6 @@
 """Runs a task's own test, whose candidate lives in another process and is asked from here.
 
-stdin   {"test": str}                             source with `check(candidate)`
+stdin   {"test": str, "entry": str}               source with `check(candidate)`
         {"value": plain data} | {"raised": ...}   to each call
 stdout  {"call": [[arg, ...], {name: arg}]}       the test called the candidate
         {"done": true, "calls": int}              the test ended, having called so often
@@ -55,6 +55,7 @@ def main() -> None:
         try:
             module: dict[str, Any] = {"__name__": "test", "__builtins__": __builtins__}
             exec(compile(question["test"], "test.py", "exec"), module)
+            module[question["entry"]] = candidate  # tests may call it by its own name, too
             module["check"](candidate)
             ended: dict[str, Any] = {"done": True, "calls": calls}
         except Exception as error:  # noqa: BLE001  # boundary: the task's test failed

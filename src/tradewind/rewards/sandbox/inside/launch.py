@@ -41,7 +41,9 @@ def main() -> None:
         give_up_rights(uid)
     take_limits(limits)
     sys.argv = [script, *rest]
-    sys.path[:0] = [script.rpartition("/")[0]]
+    here = __file__.rpartition("/")[0]
+    if script.rpartition("/")[0] == here:  # scripts of ours share modules; others see none of them
+        sys.path.insert(0, here)
     sys.path += [folder for folder in packages.split(os.pathsep) if folder]
     exec(code, {"__name__": "__main__", "__file__": script, "__builtins__": __builtins__})
 

@@ -21,7 +21,8 @@ _LARGEST = 1 << 63
 
 
 class Other:
-    """A value that is not plain data. Equal to nothing."""
+    """A value that is not plain data. It is neither true nor equal to anything: asking is an error,
+    so that no test passes by it."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -29,7 +30,10 @@ class Other:
         self.name = name
 
     def __eq__(self, other: object) -> bool:
-        return False
+        raise TypeError(f"the candidate gave {self!r}")
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"the candidate gave {self!r}")
 
     def __repr__(self) -> str:
         return f"<{self.name}, which is not plain data>"
@@ -78,7 +82,7 @@ def _decode(data: Any) -> Any:
     ((kind, inner),) = data.items()
     try:
         return _READ[kind](inner)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise ValueError("it is not plain data") from error
 
 

@@ -1,0 +1,192 @@
+"""All tasks of a taskset, with what is known already left alone.
+
+tasks ──► changed since the last time? ──► examine, `parallel` at a time ──► register beside them
+                    └── no: as it was
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from tradewind.rewards.admission.examine import examine, fault_of, known_of
+from tradewind.rewards.admission.options import AdmissionOptions
+from tradewind.rewards.admission.record import (
+    Admission,
+    Register,
+    basis_of,
+    files_in,
+    kind_hashes,
+    read_register,
+    write_register,
+)
+from tradewind.rewards.config import Composition, Role
+from tradewind.rewards.panel import Panel
+from tradewind.rewards.registry import open_signal
+from tradewind.rewards.signal import Kind
+from tradewind.types.task import Task
+
+RULES = 1
+"""Raised when the rules of this package change, so that what they found before is found anew."""
+VERIFIABLE = (Kind.EXECUTABLE, Kind.CHECK, Kind.MATCH)
+"""What gives the same verdict to whoever asks, without a policy's turns."""
+AT_LEAST = 3
+"""Tasks that must share a result before it is called usual."""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What came of a taskset."""
+
+    register: Register
+    admissions: tuple[Admission, ...]
+    """In the order of the tasks."""
+    looked_at: int
+    """How many were examined now; the others were known."""
+
+    @property
+    def refused(self) -> tuple[Admission, ...]:
+        """Those that may not train."""
+        return tuple(found for found in self.admissions if not found.admitted)
+
+
+def admit(
+    taskset: Path,
+    tasks: Sequence[Task],
+    composition: Composition,
+    options: AdmissionOptions,
+    *,
+    parallel: int = 2,
+    tell: Callable[[int], None] = lambda _: None,
+) -> Admitted:
+    """Examine what is new or changed, and keep the result beside the taskset.
+
+    `tell` hears how many tasks are left. Raises `UserError` if a signal cannot be opened.
+    """
+    part = verifiable(composition)
+    kinds = kind_hashes(tasks)
+    panels: list[Panel] = []
+    try:
+        if part is not None:
+            panels += [Panel(part) for _ in range(parallel)]
+        register = _empty(composition, panels, options)
+        before = read_register(taskset)
+        found = {
+            task.task_id: known
+            for task in tasks
+            if before and (known := before.known(task, kinds[task.kind], register.basis))
+        }
+        new = [task for task in tasks if task.task_id not in found]
+        found |= {a.task_id: a for a in _examine_all(new, tasks, panels, options, tell)}
+    finally:
+        for panel in panels:
+            panel.close()
+    register = register.model_copy(update={"tasks": found})
+    if new:
+        write_register(taskset, register)
+    return Admitted(register, tuple(found[task.task_id] for task in tasks), len(new))
+
+
+def verifiable(composition: Composition) -> Composition | None:
+    """The part of a reward that can be tried without a policy; None if there is none.
+
+    Judges cost and are measured elsewhere; behaviour and monitors need a policy's turns.
+    """
+    kept = []
+    for config in composition.signals:
+        if config.judged or config.role not in (Role.GATE, Role.WEIGHTED, Role.CAP):
+            continue
+        with closing(open_signal(config)) as signal:
+            if signal.kind in VERIFIABLE and not signal.needs_turns:
+                kept.append(config)
+    rewarding = [
+        c for c in kept if c.role is Role.GATE or (c.role is Role.WEIGHTED and c.weight > 0)
+    ]
+    return Composition(signals=tuple(kept)) if rewarding else None
+
+
+def usual_results(
+    tasks: Sequence[Task], panel: Panel | None, options: AdmissionOptions
+) -> dict[str, str]:
+    """For each kind that can be guessed, a sentence: which result how many of its tasks share."""
+    results: dict[str, Counter[str]] = {}
+    for task in tasks:
+        if panel is None or fault_of(task, panel) is not None:
+            continue
+        _, result = known_of(task, panel)
+        if result is not None:
+            results.setdefault(task.kind, Counter())[json.dumps(result, sort_keys=True)] += 1
+    found = {}
+    for kind, counts in results.items():
+        ((usual, n),) = counts.most_common(1)
+        if n >= AT_LEAST and n > options.majority * counts.total():
+            found[kind] = (
+                f"{n} of the {counts.total()} tasks of kind {kind} have the same result "
+                f"({usual[:80]}), {options.majority:.0%} may"
+            )
+    return found
+
+
+def _examine_all(
+    new: Sequence[Task],
+    tasks: Sequence[Task],
+    panels: Sequence[Panel],
+    options: AdmissionOptions,
+    tell: Callable[[int], None],
+) -> list[Admission]:
+    """Each panel works on one task at a time."""
+    if not new:
+        return []
+    touched, kinds = {task.kind for task in new}, kind_hashes(tasks)
+    same_kind = [task for task in tasks if task.kind in touched]
+    usual = usual_results(same_kind, panels[0] if panels else None, options)
+    free: SimpleQueue[Panel | None] = SimpleQueue()
+    if not panels:
+        free.put(None)
+    for panel in panels:
+        free.put(panel)
+
+    def one(task: Task) -> Admission:
+        mine = free.get()
+        try:
+            return examine(task, mine, options, kinds[task.kind], usual.get(task.kind))
+        finally:
+            free.put(mine)
+
+    found: list[Admission] = []
+    with ThreadPoolExecutor(max(1, len(panels)), thread_name_prefix="admit") as threads:
+        for admission in threads.map(one, new):
+            found.append(admission)
+            tell(len(new) - len(found))
+    return found
+
+
+def _empty(
+    composition: Composition, panels: Sequence[Panel], options: AdmissionOptions
+) -> Register:
+    """A register without tasks, with all that its basis is made of."""
+    opened = panels[0].signals if panels else []
+    signals = {config.name: signal.version for config, signal in opened}
+    thresholds = options.model_dump(mode="json")
+    basis = basis_of(
+        {
+            "rules": RULES,
+            "signals": [config.model_dump(mode="json") for config, _ in opened],
+            "versions": signals,
+            "files": {config.name: files_in(config.options) for config, _ in opened},
+            "options": thresholds,
+        }
+    )
+    return Register(
+        basis=basis,
+        composition=composition.version,
+        signals=signals,
+        options=thresholds,
+        tasks={},
+    )

@@ -1,0 +1,198 @@
+"""One task, asked everything that can be asked without a policy.
+
+reference ──► oracle ──► must reach the maximum, every time
+                │
+                ├──► mutants: most of them must not
+input     ──► guesses: none of them may pass the floor
+          ──► leak scan: nothing of the reference stands in the input
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tradewind.rewards.admission.guesses import Guess, guesses
+from tradewind.rewards.admission.leaks import leaks
+from tradewind.rewards.admission.mutants import mutants
+from tradewind.rewards.admission.options import AdmissionOptions
+from tradewind.rewards.admission.oracle import oracle_of, result_of
+from tradewind.rewards.admission.record import Admission, Failure, task_hash
+from tradewind.rewards.compose import compose_group
+from tradewind.rewards.panel import Panel
+from tradewind.rewards.signal import VerifierFailed
+from tradewind.types.episode import Episode
+from tradewind.types.outcome import Outcome, OutcomeStatus
+from tradewind.types.record import Json
+from tradewind.types.score import Score
+from tradewind.types.task import Task
+
+SHOWN = 3
+"""Guesses and mutants that a sentence names."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A made answer and what it got."""
+
+    reward: float | None
+    """None if the verifier failed on it."""
+    scores: tuple[Score, ...]
+
+
+class Bench:
+    """Scores made answers of one task with one panel, and keeps count."""
+
+    def __init__(self, task: Task, panel: Panel) -> None:
+        self.verdicts, self.slowest_s = 0, 0.0
+        self._task, self._panel = task, panel
+
+    def score(self, artefacts: Json, what: str = "made") -> Made:
+        """What artefacts get that a worker might have reported."""
+        outcome = Outcome(status=OutcomeStatus.COMPLETED, artefacts=artefacts)
+        name = f"{self._task.task_id}:{what}"
+        scores = self._panel.score(Episode(rollout_id=name, task=self._task, outcome=outcome))
+        self.verdicts += len(scores)
+        self.slowest_s = max(self.slowest_s, *(score.seconds for score in scores))
+        composed = compose_group(self._panel.composition, [scores], {})
+        return Made(composed.rewards[0] if composed.rewards else None, tuple(scores))
+
+
+def examine(
+    task: Task, panel: Panel | None, options: AdmissionOptions, kind_hash: str, usual: str | None
+) -> Admission:
+    """What a task shows. `usual` says which result too many tasks of its kind share, if any does.
+
+    Without a panel (no signal of the reward can be verified) only its text is looked at.
+    """
+    found = _Found(task, kind_hash)
+    if usual is not None:
+        found.fail("majority", usual)
+    if panel is None:
+        found.leaks(None, options)
+        return found.admission(None)
+    bench = Bench(task, panel)
+    if (fault := fault_of(task, panel)) is not None:
+        found.fail("scorable", fault)
+        return found.admission(bench)
+    oracle, result = known_of(task, panel)
+    found.values["oracle"] = oracle is not None
+    if oracle is not None:
+        found.oracle(oracle, bench, options)
+    elif options.need_oracle:
+        found.fail("oracle", "nobody knows a right answer")
+    found.guesses(guesses(task, oracle, result), bench, options)
+    found.leaks(oracle, options)
+    if bench.slowest_s > options.budget_s:
+        took = f"{bench.slowest_s:.1f} s, at most {options.budget_s:g} s are allowed"
+        found.fail("time", f"a verdict took {took}")
+    return found.admission(bench)
+
+
+def fault_of(task: Task, panel: Panel) -> str | None:
+    """Why a signal cannot score the task at all."""
+    for config, signal in panel.signals:
+        try:
+            fault = signal.check(task)
+        except VerifierFailed as error:
+            fault = str(error)
+        if fault is not None:
+            return f"{config.name}: {fault}"
+    return None
+
+
+def known_of(task: Task, panel: Panel) -> tuple[Json | None, Json | None]:
+    """Oracle and bare result; None for what nobody knows or could not be worked out."""
+    signals = [signal for _, signal in panel.signals]
+    try:
+        return oracle_of(task, signals), result_of(task, signals)
+    except VerifierFailed:
+        return None, None
+
+
+class _Found:
+    """Collects what becomes an `Admission`."""
+
+    def __init__(self, task: Task, kind_hash: str) -> None:
+        self.task, self.kind_hash = task, kind_hash
+        self.failures: list[Failure] = []
+        self.values: Json = {}
+
+    def fail(self, rule: str, sentence: str) -> None:
+        self.failures.append(Failure(rule=rule, sentence=sentence))
+
+    def oracle(self, oracle: Json, bench: Bench, options: AdmissionOptions) -> None:
+        """It reaches the maximum, every time, and mutants of it do not."""
+        runs = [bench.score(oracle, "oracle") for _ in range(options.repeats)]
+        if (what := _disagreement(runs)) is not None:
+            self.fail("agreement", f"the oracle was scored {len(runs)} times: {what}")
+        if runs[0].reward is None or runs[0].reward < options.maximum:
+            got = f"gets {_shown(runs[0])} and should get {options.maximum:g}"
+            self.fail("oracle", f"the oracle {got}: {_cause(runs[0])}")
+            return  # mutants of an answer that is not right show nothing
+        passed = []
+        tried = mutants(oracle, options.mutants)
+        for mutant in tried:
+            reward = bench.score(mutant.artefacts, "mutant").reward
+            if reward is not None and reward >= options.maximum:
+                passed.append(mutant.done)
+        rejected = len(tried) - len(passed)
+        self.values |= {"mutants": len(tried), "rejected": rejected, "passed_mutants": passed}
+        if tried and rejected / len(tried) < options.rejected:
+            share = f"{rejected} of {len(tried)} are rejected, {options.rejected:.0%} should be"
+            named = "; ".join(passed[:SHOWN])
+            self.fail("mutants", f"wrong answers pass: {share} ({named})")
+
+    def guesses(self, tried: list[Guess], bench: Bench, options: AdmissionOptions) -> None:
+        """None passes the floor; doing nothing gets the same every time."""
+        passed, undecided = [], 0
+        for guess in tried:
+            runs = [bench.score(guess.artefacts, guess.kind)]
+            if guess.kind == "no-op":
+                runs += [
+                    bench.score(guess.artefacts, guess.kind) for _ in range(1, options.repeats)
+                ]
+            if (what := _disagreement(runs)) is not None:
+                self.fail("agreement", f"nothing was scored {len(runs)} times: {what}")
+            reward = runs[0].reward
+            undecided += reward is None
+            if reward is not None and reward > options.floor:
+                passed.append(f"{guess.kind} {guess.shown} gets {reward:g}")
+        self.values |= {"guesses": len(tried), "undecided": undecided}
+        if passed:
+            more = f"; {len(passed) - SHOWN} more" if passed[SHOWN:] else ""
+            named = "; ".join(passed[:SHOWN])
+            self.fail("guess", f"{named}{more}; at most {options.floor:g} is allowed")
+
+    def leaks(self, oracle: Json | None, options: AdmissionOptions) -> None:
+        for sentence in leaks(self.task, oracle, options.leak_characters):
+            self.fail("leak", sentence)
+
+    def admission(self, bench: Bench | None) -> Admission:
+        if bench is not None:
+            self.values |= {"verdicts": bench.verdicts, "slowest_s": bench.slowest_s}
+        return Admission(
+            task_id=self.task.task_id,
+            task_hash=task_hash(self.task),
+            kind_hash=self.kind_hash,
+            failures=tuple(self.failures),
+            **self.values,
+        )
+
+
+def _disagreement(runs: list[Made]) -> str | None:
+    """Which signal said different things about the same answer."""
+    for scores in zip(*(run.scores for run in runs), strict=True):
+        values = [score.value for score in scores]
+        if len(set(values)) > 1:
+            said = ", ".join("null" if value is None else f"{value:g}" for value in values)
+            return f"{scores[0].source} said {said}"
+    return None
+
+
+def _cause(made: Made) -> str:
+    causes = [f"{s.source}: {s.cause}" for s in made.scores if s.cause]
+    return "; ".join(causes) or "no cause was given"
+
+
+def _shown(made: Made) -> str:
+    return "no verdict" if made.reward is None else f"{made.reward:g}"

@@ -1,0 +1,1 @@
+"""What agents were seen to try against verifiers, as a catalogue that can be run."""

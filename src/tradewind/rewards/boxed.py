@@ -1,0 +1,69 @@
+"""A child for what an agent wrote: new for each attempt, judged fairly, gone afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from tradewind.rewards.options import BoxOptions
+from tradewind.rewards.sandbox.box import INSIDE, Box, installed_packages
+from tradewind.rewards.sandbox.fair import GradersFault, fairly
+from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.measure import require
+from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
+from tradewind.rewards.signal import VerifierFailed
+from tradewind.types.record import Json
+
+T = TypeVar("T")
+Ask = Callable[[Json], Json]
+"""One question to the child, within what is left of the attempt's time; raises `NoAnswer`."""
+
+
+class Boxed:
+    """The child of one verifier; `script` is one of ours in `sandbox/inside`."""
+
+    def __init__(
+        self, use: str, options: BoxOptions, script: str, level: Level | None = None
+    ) -> None:
+        """Raises `UserError` if this machine cannot isolate as well as `options` ask.
+
+        `level` is the one to use, for measurements; otherwise the highest that holds.
+        """
+        self.level = require(options.minimum, f"verifier {use!r}") if level is None else level
+        packages = installed_packages() if options.packages else ()
+        box = Box(self.level, options.limits(), packages=packages)
+        self._process = KillableProcess(box, Path(INSIDE, script))
+        self._deadline = options.deadline_s
+
+    def fairly(self, attempt: Callable[[Ask], T], control: Callable[[Ask], object]) -> T:
+        """What `attempt` finds with a child of its own, at the second try if need be.
+
+        Raises `PolicysFault` if it fails twice though `control` works, else `VerifierFailed`.
+        """
+        try:
+            return fairly(
+                lambda seconds: self._once(attempt, seconds),
+                lambda: self._once(control, self._deadline),
+                self._deadline,
+            )
+        except GradersFault as error:
+            raise VerifierFailed(str(error)) from error
+
+    def close(self) -> None:
+        """Give back what the box holds."""
+        self._process.close()
+
+    def _once(self, attempt: Callable[[Ask], T], seconds: float) -> T:
+        until = time.monotonic() + seconds
+
+        def ask(question: Json) -> Json:
+            return self._process.ask(question, max(0.0, until - time.monotonic()))
+
+        try:
+            return attempt(ask)
+        except (KeyError, TypeError, ValueError) as error:
+            raise NoAnswer("the process answered with something that is no answer") from error
+        finally:
+            self._process.kill()

@@ -1,0 +1,85 @@
+"""What one signal says of all subjects, how often it agrees with itself, and how long it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from tradewind.rewards.config import SignalConfig
+from tradewind.rewards.ladder.options import LadderOptions
+from tradewind.rewards.ladder.subject import Subject
+from tradewind.rewards.panel import verdict_of
+from tradewind.rewards.registry import open_signal
+from tradewind.rewards.signal import Kind, Signal, Verdict
+
+Clock = Callable[[], float]
+
+
+@dataclass
+class Readings:
+    """One row per subject; a subject that the signal cannot look at has no verdict."""
+
+    config: SignalConfig
+    version: str
+    kind: Kind
+    verdicts: list[Verdict | None] = field(default_factory=list)
+    repeats: list[list[float | None]] = field(default_factory=list)
+    """Values of the same answer, each scored several times."""
+    seconds: list[float] = field(default_factory=list)
+    """Of each verdict, repeats left out."""
+
+    def says(self, at: int) -> bool | None:
+        """Whether the value of a subject reaches the signal's bar; None where it is null."""
+        verdict = self.verdicts[at]
+        if verdict is None or verdict.value is None:
+            return None
+        return verdict.value >= self.config.bar
+
+
+def read_all(
+    configs: Sequence[SignalConfig],
+    subjects: Sequence[Subject],
+    options: LadderOptions,
+    clock: Clock = time.monotonic,
+) -> list[Readings]:
+    """The readings of each signal, signals side by side; raises `UserError` as `open_signal`."""
+    with ThreadPoolExecutor(max(1, len(configs)), thread_name_prefix="rank") as threads:
+        jobs = [threads.submit(_read, c, subjects, options, clock) for c in configs]
+        return [job.result() for job in jobs]
+
+
+def _read(
+    config: SignalConfig, subjects: Sequence[Subject], options: LadderOptions, clock: Clock
+) -> Readings:
+    with closing(open_signal(config)) as signal:
+        found = Readings(config, signal.version, signal.kind)
+        again = set(_spread(len(subjects), options.repeated))
+        for at, subject in enumerate(subjects):
+            if signal.needs_turns and not subject.episode.turns:
+                found.verdicts.append(None)
+                continue
+            began = clock()
+            verdict = _verdict(signal, subject, options.attempts)
+            found.seconds.append(clock() - began)
+            found.verdicts.append(verdict)
+            if at in again:
+                more = [
+                    _verdict(signal, subject, options.attempts) for _ in range(1, options.repeats)
+                ]
+                found.repeats.append([v.value for v in (verdict, *more)])
+    return found
+
+
+def _verdict(signal: Signal, subject: Subject, attempts: int) -> Verdict:
+    outcome = subject.episode.outcome
+    if not outcome.status.gradable:
+        return Verdict(value=None, cause=f"{outcome.status}: {outcome.detail or 'no detail given'}")
+    return verdict_of(signal, subject.episode, attempts)
+
+
+def _spread(n: int, most: int) -> range:
+    """At most `most` positions out of `n`, evenly."""
+    return range(0, n, max(1, -(-n // most)))

@@ -1,0 +1,1 @@
+"""A monitor over trajectories: known exploits as rules, and how many of them it finds."""

@@ -1,0 +1,127 @@
+"""The open signals of one composition, and what they say of one episode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from tradewind.rewards.config import Composition, Role, SignalConfig
+from tradewind.rewards.judges.signal import JudgeSignal
+from tradewind.rewards.registry import check_tasks, open_signal
+from tradewind.rewards.signal import Signal, Verdict, VerifierFailed
+from tradewind.types.episode import Episode
+from tradewind.types.errors import UserError
+from tradewind.types.ids import RolloutId
+from tradewind.types.score import Score
+from tradewind.types.task import Task
+
+Clock = Callable[[], float]
+
+ATTEMPTS = 3
+"""How often a signal may fail on an episode before its score is null."""
+
+
+class Panel:
+    """Not thread-safe, like the signals it holds."""
+
+    def __init__(self, composition: Composition) -> None:
+        """Opens every signal; raises `UserError` if one cannot be, then none stays open."""
+        self.composition = composition
+        self.signals: list[tuple[SignalConfig, Signal]] = []
+        try:
+            for config in sorted(composition.signals, key=_turn):
+                self.signals.append((config, open_signal(config)))
+        except UserError:
+            self.close()
+            raise
+
+    @property
+    def needs_turns(self) -> bool:
+        """Whether a signal looks at the captured turns."""
+        return any(signal.needs_turns for _, signal in self.signals)
+
+    @property
+    def judges(self) -> list[tuple[SignalConfig, JudgeSignal]]:
+        """The signals that ask a model."""
+        return [
+            (config, signal) for config, signal in self.signals if isinstance(signal, JudgeSignal)
+        ]
+
+    def check(self, tasks: Iterable[Task]) -> int:
+        """How many tasks there are; raises `UserError` if a signal cannot score one of them."""
+        known = list(tasks)
+        for _, signal in self.signals:
+            check_tasks(signal, known)
+        return len(known)
+
+    def score(
+        self, episode: Episode, attempts: int = ATTEMPTS, clock: Clock = time.monotonic
+    ) -> list[Score]:
+        """A score of each signal; never raises for anything that an episode or a signal can do.
+
+        Only what the policy cannot have caused is null, with its cause (promise R4): the
+        environment's or platform's failure as reported, and `grader_error` when a signal fails
+        `attempts` times. Once a gate is closed no judge is asked: the reward is decided, and a
+        judge costs.
+        """
+        outcome = episode.outcome
+        if not outcome.status.gradable:
+            cause = f"{outcome.status}: {outcome.detail or 'no detail given'}"
+            return self.nulls(episode.rollout_id, cause)
+        scores, closed = [], False
+        for config, signal in self.signals:
+            if closed and config.judged:
+                continue
+            began = clock()
+            verdict = verdict_of(signal, episode, attempts)
+            closed = closed or _closes(config, verdict)
+            scores.append(
+                Score(
+                    rollout_id=episode.rollout_id,
+                    source=config.name,
+                    source_version=signal.version,
+                    value=verdict.value,
+                    cause=verdict.cause,
+                    evidence=verdict.evidence,
+                    seconds=clock() - began,
+                )
+            )
+        return scores
+
+    def nulls(self, rollout: RolloutId, cause: str) -> list[Score]:
+        """A null of each signal, where none can be asked."""
+        return [
+            Score(
+                rollout_id=rollout,
+                source=config.name,
+                source_version=signal.version,
+                value=None,
+                cause=cause,
+            )
+            for config, signal in self.signals
+        ]
+
+    def close(self) -> None:
+        """End every child process."""
+        for _, signal in self.signals:
+            signal.close()
+
+
+def _closes(config: SignalConfig, verdict: Verdict) -> bool:
+    return config.role is Role.GATE and verdict.value is not None and verdict.value < config.bar
+
+
+def verdict_of(signal: Signal, episode: Episode, attempts: int = ATTEMPTS) -> Verdict:
+    """What a signal says of a gradable episode, null if it fails `attempts` times."""
+    why = ""
+    for _ in range(attempts):
+        try:
+            return signal.score(episode)
+        except VerifierFailed as error:
+            why = str(error)
+    return Verdict(value=None, cause=f"grader_error: failed {attempts} times, {why}")
+
+
+def _turn(config: SignalConfig) -> tuple[bool, bool]:
+    """Judges last, gates first: what is cheap and sure may make the rest unnecessary."""
+    return config.judged, config.role is not Role.GATE

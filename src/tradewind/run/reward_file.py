@@ -1,0 +1,68 @@
+"""A reward from a file: the `[grader]` of a recipe, or `[[signals]]` alone.
+
+In both, `{data}` stands for the folder of the taskset (or the one that the caller names), and
+relative paths begin in the file's own folder, as they do in a run.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tradewind.rewards.config import Composition
+from tradewind.run.config import RunConfig, TasksConfig
+from tradewind.run.recipe import fill_places
+from tradewind.run.sentences import recipe_error
+from tradewind.types import UserError
+
+FIX = "give a recipe with [[grader.signals]], or a file with [[signals]]"
+
+
+@dataclass(frozen=True)
+class RewardFile:
+    """What a file says about the reward, and about the tasks if it is a recipe."""
+
+    composition: Composition
+    tasks: TasksConfig
+
+
+def read_reward(file: Path, data: Path) -> RewardFile:
+    """Read and check; raises `UserError` with a sentence for each fault."""
+    tree = _read_tree(file)
+    section = tree.get("grader", {}) if "signals" not in tree else tree
+    signals = section.get("signals") if isinstance(section, dict) else None
+    if signals is None:
+        raise UserError("this file names no signals", value=str(file), fix=FIX)
+    run = tree.get("run")
+    seed = run.get("seed", RunConfig().seed) if isinstance(run, dict) else RunConfig().seed
+    places = {
+        "{data}": str(data.absolute()),
+        "{seed}": str(seed),
+        "{python}": sys.executable,
+    }
+    composition = fill_places({"signals": signals}, places)
+    tasks = {k: v for k, v in (tree.get("tasks") or {}).items() if k in ("admit", "admission")}
+    try:
+        return RewardFile(
+            Composition.model_validate(composition), TasksConfig.model_validate(tasks)
+        )
+    except ValidationError as error:
+        raise recipe_error(error, Composition, str(file)) from error
+
+
+def _read_tree(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"the reward's file cannot be read ({error.strerror})", value=str(file), fix=FIX
+        ) from error
+    except ValueError as error:  # TOML syntax, or an encoding that is not UTF-8
+        raise UserError(
+            f"the reward's file is not valid TOML ({error})", value=str(file), fix="correct it"
+        ) from error
