@@ -59,6 +59,7 @@ class Grader:
         self._owner = f"grader@{socket.gethostname()}:{os.getpid()}"
         self._panels: dict[str | None, list[Panel]] = {}
         self._prober = Prober(config.probes, ledger)
+        self._prober.check(config.composition)
         self._stopping = threading.Event()
         self._since, self._beat_at, self._idle = time.time(), 0.0, False
         self._open(config.composition.version, config.composition)
