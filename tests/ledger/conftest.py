@@ -30,7 +30,7 @@ from tradewind.types import (
 )
 
 
-def group_mean(rewards):
+def group_mean(rewards, resolution):
     known = [r for r in rewards if r is not None]
     mean = sum(known) / len(known)
     return [None if r is None else r - mean for r in rewards]

@@ -27,8 +27,9 @@ from tradewind.types.turn import TurnState
 Compose = Callable[[Json | None, Sequence[Sequence[Score]], Mapping[str, float]], Composed]
 """A composition, the scores of each graded rollout of a group, and the trust in each judge, to the
 group's rewards."""
-Advantages = Callable[[Sequence[float | None]], list[float | None]]
-"""Rewards of a group to the credit of each rollout; None exactly where the reward is None."""
+Advantages = Callable[[Sequence[float | None], float], list[float | None]]
+"""Rewards of a group and their resolution to the credit of each rollout; None exactly where the
+reward is None."""
 
 TAINTED = "tainted"
 """How the cause of an evaluation group begins that was answered by another version."""
@@ -159,7 +160,8 @@ class Groups(Database):
                 _reject_composed(conn, row, composed, make.max_caught)
                 return False
             assert sum(reward is not None for reward in rewards) == row.size, (group, rewards)
-            _write_credits(conn, list(graded), rewards, make.advantages(rewards))
+            credit = make.advantages(rewards, composed.resolution)
+            _write_credits(conn, list(graded), rewards, credit)
             state = GroupState.EVALUATED if evaluated else GroupState.CLOSED
             notes = {"factors": composed.factors, "left_out": composed.left_out}
             _set_state(conn, group, state, closed_at=time.time(), **notes)
