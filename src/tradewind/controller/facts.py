@@ -29,6 +29,8 @@ class Facts:
     """When each worker last asked for anything, in Unix seconds."""
     planned_steps: int | None = None
     """Steps after which training ends (ledger meta `training_steps`); None if that is open."""
+    aside: int = 0
+    """Tasks that are set aside."""
 
     def serving(self, config: ControllerConfig) -> list[PoolReport]:
         """Pools that can answer now."""
@@ -84,4 +86,5 @@ def read_facts(ledger: Ledger, now: float, workers: Mapping[str, float]) -> Fact
         training=bool(ledger.meta("training_open", False)),
         workers=dict(workers),
         planned_steps=ledger.meta("training_steps"),
+        aside=len(ledger.set_aside()),
     )

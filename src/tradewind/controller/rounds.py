@@ -38,7 +38,8 @@ class Rounds:
         """Expire, refill, close, open; then say what stands still. Returns the facts afterwards."""
         for rollout in self._ledger.expire(self._clock()):
             log.warning("%s: lease lost", rollout)
-        self._ledger.refill(self._config.max_refills, self._config.min_group)
+        config = self._config
+        self._ledger.refill(config.max_refills, config.min_group, config.max_invalid)
         closed = self._ledger.close_ready(compose, group_mean, max_caught=self._config.max_caught)
         for group in closed:
             log.info("%s closed", group)
