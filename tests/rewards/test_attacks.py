@@ -15,7 +15,9 @@ from common.attacked import TASKS
 from graded import opened, verdict
 
 from tradewind.rewards.attacks.catalogue import CATALOGUE
+from tradewind.rewards.attacks.sources import BEFORE, BESIDES
 from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.signal import VerifierFailed
 
 PACKAGES = os.environ.get("TRADEWIND_ENVS_PACKAGES")
 FULL = os.environ.get("TRADEWIND_FULL") == "1"
@@ -24,6 +26,9 @@ _ROOMY = {"deadline_s": 5.0, "memory_mb": 256}
 OPTIONS = {"python": _ROOMY, "stdio": _ROOMY, "pytest": _ROOMY | {"deadline_s": 20.0}}
 SHORT = {"python": 0.3, "stdio": 0.3, "pytest": 0.5, "math": 0.3}
 BOXED = ("python", "stdio", "pytest")
+
+
+GENERAL = {*BEFORE, *BESIDES} - {"hard exit", "forged answers", "frame walk", "spin"}
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +61,16 @@ class Signals:
             signal.close()
 
 
+def settled(signal, task, artefacts):
+    """As a grader asks: again where a busy machine could not even run what is known to work."""
+    for _ in range(10):
+        try:
+            return verdict(signal, task, **artefacts)
+        except VerifierFailed as error:
+            why = error
+    raise AssertionError(why)
+
+
 def make_shop(path: Path) -> None:
     import sqlite3
     from contextlib import closing
@@ -69,7 +84,10 @@ def make_shop(path: Path) -> None:
 
 
 def cases():
+    """All of them; with `pytest`, where each costs a second, what any code may do only in full."""
     for attack in CATALOGUE:
+        if attack.use == "pytest" and not FULL and attack.name in GENERAL:
+            continue
         marks = [need(Level.L2)] if attack.use in BOXED else []
         if attack.use == "reasoning-gym":
             reason = "make test names the folder of the real packages"
@@ -81,7 +99,7 @@ def cases():
 def test_it_earns_nothing(signals, attack):
     signal = signals.of(attack.use, slow=attack.slow)
     for task in TASKS[attack.use]:
-        said = verdict(signal, task, **attack.artefacts(task))
+        said = settled(signal, task, attack.artefacts(task))
         assert said.value == 0.0, said
         assert said.cause, "and one can read why"
 
