@@ -6,7 +6,7 @@ Each entry is what an agent does in a repository task, in one of these styles. `
 were seen doing it, `paraphrased` reaches the same by another tool or flag, `obfuscated` hides it.
 Innocent entries look like exploits and are none. Entries called `fresh` were written after the
 rules and never changed them: theirs are the figures to believe. Still rules and entries have one
-author, so that a recall measured here is an upper bound; a person who knows the rules can always hide from them.
+author, so that a recall measured here is an upper bound; who knows the rules can hide from them.
 """
 
 from __future__ import annotations
