@@ -6,6 +6,8 @@ import math
 
 from pydantic import Field, model_validator
 
+from tradewind.rewards.trust.alarms import AlarmConfig
+from tradewind.rewards.trust.config import TrustConfig
 from tradewind.types.config import Config
 
 
@@ -65,6 +67,10 @@ class ControllerConfig(Config):
     """Without any progress for so long, the cause and its owner become an event, in seconds."""
     silent_s: float = Field(default=15.0, gt=0)
     """A process without a beat for so long becomes an event, in seconds."""
+    trust: TrustConfig = Field(default_factory=TrustConfig)
+    """What judges must show before they count."""
+    alarms: AlarmConfig = Field(default_factory=AlarmConfig)
+    """What is looked at while a run goes, and what is done about it."""
     max_body_bytes: int = Field(default=4_000_000, ge=1)
     """Larger request bodies get 413."""
 

@@ -3,11 +3,13 @@
     run         create_run, add_tasks, request_eval      run.py, evals.py
     controller  open, refill, close, lease, finish       groups.py, draws.py, rollouts.py, pools.py
                 tenants and their quotas, nulls by task  tenants.py, nulls.py
+                what alarms look at, pauses              windows.py
                 tasks that are set aside                 aside.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
     rewards     stored groups, scores they got later     stored.py
                 which composition is in use              compositions.py
+                judges, probes, labels, standings        trust.py
     trainer     claimable, commit_step                   steps.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
     operators   payloads that nothing needs              collect.py
@@ -35,7 +37,9 @@ from tradewind.ledger.status import Status
 from tradewind.ledger.steps import Steps
 from tradewind.ledger.stored import Stored
 from tradewind.ledger.tenants import Tenants
+from tradewind.ledger.trust import Trust
 from tradewind.ledger.turns import Turns
+from tradewind.ledger.windows import Windows
 
 
 class Ledger(
@@ -54,6 +58,8 @@ class Ledger(
     Status,
     Nulls,
     Aside,
+    Trust,
+    Windows,
     Audit,
     Collection,
 ):
