@@ -23,8 +23,6 @@ from typing import Any, Self
 
 from tradewind.rewards.judges.prompt import read_back
 
-SECOND = "\n<<second>>\n"
-
 
 @dataclass(frozen=True)
 class Fault:
@@ -37,6 +35,8 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     """Waited before anything is sent."""
+    trickle_s: float = 0.0
+    """Waited before each byte of the body."""
     drop: bool = False
     """The connection ends without an answer."""
     text: str = ""
@@ -76,7 +76,8 @@ class ScriptedJudge:
         """How many requests came in so far."""
         self._keep = keep
         self._lock = threading.Lock()
-        self._closing = threading.Event()
+        self.closing = threading.Event()
+        """Ends every wait that a script asked for."""
         self._server = _Server(("127.0.0.1", 0), _route(self))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
         self._thread = threading.Thread(
@@ -92,7 +93,7 @@ class ScriptedJudge:
         asked = read_back(body["messages"])
         said = self.script(asked.criterion_id, "\n\n".join(asked.shown.values()), number)
         fault = said if isinstance(said, Fault) else Fault(text=said)
-        self._closing.wait(self.latency_s + fault.seconds)
+        self.closing.wait(self.latency_s + fault.seconds)
         return fault
 
     def completion(self, body: dict[str, Any], text: str) -> str:
@@ -130,7 +131,7 @@ class ScriptedJudge:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._closing.set()
+        self.closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(10)
@@ -164,7 +165,14 @@ def _route(judge: ScriptedJudge) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            if not fault.trickle_s:
+                self.wfile.write(data)
+                return
+            for byte in data:
+                if judge.closing.wait(fault.trickle_s):
+                    return
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
 
         def log_message(self, *_: Any) -> None:
             pass

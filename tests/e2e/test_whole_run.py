@@ -60,6 +60,22 @@ def assert_sound(run: Path, steps: int) -> None:
     ledger.close()
 
 
+def assert_effort_is_counted(run: Path) -> None:
+    """Each sampled token of each trained rollout has a purpose; nobody here cheats."""
+    ledger = Ledger.open(run / "ledger.sqlite")
+    for step in range(4):
+        for rollout in (r for group in ledger.groups_of_step(step) for r in group.rollouts):
+            scores = {score.source: score for score in rollout.scores}
+            spent, sampled = (
+                scores["effort"].evidence,
+                sum(len(t.completion.output_ids) for t in rollout.turns),
+            )
+            assert spent["thinking"] + spent["calls"] + spent["message"] == sampled
+            assert (spent["unsplit"], spent["turn_count"]) == (0, len(rollout.turns))
+            assert scores["exploits"].value == 0.0
+    ledger.close()
+
+
 def test_a_run_ends_with_figures_that_its_ledger_bears_out(
     place: Path, child_env: dict[str, str]
 ) -> None:
@@ -75,6 +91,8 @@ def test_a_run_ends_with_figures_that_its_ledger_bears_out(
     assert results["rollouts.trained"] == 4 * 2 * 4
     assert results["tokens.delivered_share"] == 1.0
     assert results["users.chats"] > 3 and results["users.errors"] == 0
+    assert_effort_is_counted(run)
+    assert "Components of the reward" in (run / "report.html").read_text()
     assert "</html>" in (run / "report.html").read_text()
     assert list((run / "pids").iterdir()) == [], "no process is left"
 

@@ -8,11 +8,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from common.scripted_judge import Fault, ScriptedJudge
 
 from tradewind.algo.advantages import group_mean
 from tradewind.grader.config import GraderConfig
@@ -251,4 +256,86 @@ def test_a_process_grades_is_killed_and_its_successor_goes_on(workspace):
     assert f"isolation {measure()}" in lines[0]
     assert [ledger.scores(r)[0].value for r in rollouts] == [1.0, 1.0, 1.0]
     assert ledger.beats()[0].process == "grader"
+    ledger.close()
+
+
+class Waits:
+    """Grades at once, but for a query that says "slow": that waits to be let go."""
+
+    version, kind, needs_turns = "1", Kind.JUDGED, False
+
+    def __init__(self) -> None:
+        self.reached, self.let_go = threading.Event(), threading.Event()
+
+    def score(self, episode) -> Verdict:
+        if episode.outcome.artefacts["sql"] == "slow":
+            self.reached.set()
+            assert self.let_go.wait(60)
+        return Verdict(value=1.0)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_slow_judge_holds_its_own_slot_and_nobody_elses(grader):
+    signal = Waits()
+    version = grader._config.composition.version
+    for opened in grader._panels[version]:
+        opened.close()
+    grader._panels[version] = [panel((SignalConfig(name="waits"), signal)) for _ in range(2)]
+    ledger = grader._ledger
+    slow = play(ledger, Outcome(status="completed", artefacts={"sql": "slow"}))
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            assert grader.start_some(threads) == 1
+            assert signal.reached.wait(60)
+            for _ in range(5):
+                quick = play(ledger, Outcome(status="completed", artefacts={"sql": "quick"}))
+                assert grader.start_some(threads) == 1
+                grader.settle(60)
+                assert ledger.scores(quick)[0].value == 1.0
+            assert not ledger.scores(slow)
+        finally:
+            signal.let_go.set()
+        grader.settle(60)
+    assert ledger.scores(slow)[0].value == 1.0
+
+
+def test_a_claim_is_held_as_long_as_its_grader_works(workspace):
+    ledger = Ledger.open(workspace / "ledger.sqlite")
+    rollout = play(ledger, Outcome(status="completed"))
+    (mine,) = ledger.claim_finished("a", 1, now=100.0, ttl_s=10.0)
+    ledger.hold_claims("a", [rollout], until=200.0)
+    assert ledger.claim_finished("b", 1, now=150.0, ttl_s=10.0) == []
+    ledger.hold_claims("b", [rollout], until=900.0)
+    (theirs,) = ledger.claim_finished("b", 1, now=201.0, ttl_s=10.0)
+    assert (mine.claims, theirs.claims) == (1, 2)
+    ledger.hold_claims("a", [rollout], until=900.0)
+    assert ledger.claim_finished("c", 1, now=300.0, ttl_s=10.0), "what was lost stays lost"
+    ledger.close()
+
+
+def test_a_judge_that_is_refused_becomes_one_event_and_nulls(workspace):
+    (workspace / "c.toml").write_text(
+        'rubric = "r"\nversion = "1"\n[[criteria]]\nid = "c"\nquestion = "Is it so?"\n'
+        'evidence = "answer:sql"\n'
+    )
+    ledger = Ledger.open(workspace / "ledger.sqlite")
+    with ScriptedJudge(lambda *_: Fault(status=401)) as judge:
+        options = {"criteria": str(workspace / "c.toml"), "url": judge.url, "model": "m"}
+        signals = [rows(workspace), {"name": "c", "use": "judge", "options": options}]
+        grader = Grader(GraderConfig(signals=signals), ledger)
+        with ThreadPoolExecutor(2) as threads:
+            done = [
+                play(ledger, Outcome(status="completed", artefacts={"sql": f"select {n}"}))
+                for n in (2, 3)
+            ]
+            assert grader.grade_some(threads) == 2
+        grader.close()
+    for rollout in done:
+        found = {score.source: score for score in ledger.scores(rollout)}
+        assert found["rows"].value is not None
+        assert found["c"].value is None and found["c"].cause.startswith("judge_refused")
+    (event,) = [event for event in ledger.events() if event.kind == "signal.alarmed"]
+    assert (event.process, event.subject) == ("grader", "c") and "401" in event.detail
     ledger.close()

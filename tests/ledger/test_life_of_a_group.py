@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.types import Conflict, GroupState, UserError
+from tradewind.algo.advantages import group_mean as algo_group_mean
+from tradewind.types import Composed, Conflict, GroupState, UserError
 
 
 def test_a_group_goes_from_draw_to_step_with_all_its_tokens(play):
@@ -34,6 +35,23 @@ def test_a_limit_on_outstanding_groups_counts_open_and_closed_ones(play):
     assert play.ledger.open_training_group(2, limit=2) is None
     play.train(1)
     assert play.ledger.open_training_group(2, limit=2) is not None
+
+
+def test_logged_rewards_are_corrupted_where_a_group_teaches_nothing(play):
+    """NeMo-RL PR#3794: filtering wrote into the rewards that were logged. Both are kept here."""
+
+    def coarse(composition, graded, trust):
+        rewards = tuple(scores[0].value for scores in graded)
+        return Composed(rewards=rewards, resolution=0.05)
+
+    play.ledger.open_training_group(2)
+    first, second = play.rollout(0.50), play.rollout(0.53)
+    (group,) = play.ledger.close_ready(coarse, algo_group_mean)
+    claimed = play.ledger.claimable(1, 0, 2)[0]
+    assert claimed.group.group_id == group
+    assert [r.reward for r in claimed.rollouts] == [0.50, 0.53]
+    assert [r.advantage for r in claimed.rollouts] == [0.0, 0.0]
+    assert [play.ledger.scores(r)[0].value for r in (first, second)] == [0.50, 0.53]
 
 
 def test_a_null_leaves_the_mean_and_is_refilled(play):

@@ -45,6 +45,23 @@ TASKS = {
             }
         )
     ],
+    "pytest": [
+        a_task(
+            {
+                "files": {"shop/__init__.py": "", "shop/bank.py": "def total(prices): ..."},
+                "tests": {
+                    "tests/helpers.py": "PRICES = [1, 2, 3]",
+                    "tests/test_bank.py": "from helpers import PRICES\n"
+                    "from shop.bank import total\n"
+                    "def test_total(): assert total(PRICES) == 6\n"
+                    "def test_none(): assert total([]) == 0\n",
+                },
+                "expected": ["tests/test_bank.py::test_total", "tests/test_bank.py::test_none"],
+                "artefacts": ["*.py"],
+                "solution": {"shop/bank.py": "def total(prices): return sum(prices)"},
+            }
+        )
+    ],
     "exact": [a_task({"answer": "Lisbon"}, question="What is the capital of Portugal?")],
     "numeric": [a_task({"answer": 42.5, "rel_tol": 1e-3}, question="What is 85 / 2?")],
     "math": [a_task({"answer": "\\frac{17}{3}"}, question="What is 34 / 6?")],
@@ -65,9 +82,9 @@ TASKS = {
     "resultset": [a_task({"sql": "select city, sum(price) from orders group by city"})],
 }
 _ROOMY = {"deadline_s": 5.0, "memory_mb": 256}
-OPTIONS = {"python": _ROOMY, "stdio": _ROOMY}
-SHORT = {"python": 0.3, "stdio": 0.3, "math": 0.3}
-BOXED = ("python", "stdio")
+OPTIONS = {"python": _ROOMY, "stdio": _ROOMY, "pytest": _ROOMY | {"deadline_s": 20.0}}
+SHORT = {"python": 0.3, "stdio": 0.3, "pytest": 0.5, "math": 0.3}
+BOXED = ("python", "stdio", "pytest")
 
 
 @pytest.fixture(scope="module")

@@ -118,6 +118,7 @@ def test_prose_gets_one_terse_reminder_then_a_null_with_a_sentence() -> None:
         '["yes"]',
         '{"quotes": ["Porto"]}',
         '{"verdict": "yes", "quotes": ["Porto"]',
+        '{"verdict": "no", "quotes": [], "reason": "\\ud800"}',
         "[" * 100_000,
         "",
     ],
@@ -216,6 +217,11 @@ def test_a_judge_that_times_out_is_null_and_no_zero() -> None:
     with bench(lambda *_: Fault(seconds=30), attempts=1, timeout_s=0.1) as it:
         found = it.decide()
     assert found.value is None and found.cause.startswith("judge_timeout")
+
+
+def test_an_answer_that_trickles_is_not_waited_for() -> None:
+    with bench(lambda *_: Fault(trickle_s=0.02, text=YES), attempts=1, timeout_s=0.15) as it:
+        assert it.decide().cause.startswith("judge_timeout")
 
 
 def test_a_deadline_bounds_retries() -> None:

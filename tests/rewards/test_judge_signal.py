@@ -91,6 +91,19 @@ def test_an_outcome_without_the_artefact_is_graded_and_no_null(file: Path) -> No
         signal.close()
 
 
+def test_artefacts_that_no_text_can_hold_are_graded_and_no_crash(file: Path) -> None:
+    endless: list[Any] = []
+    for _ in range(5000):
+        endless = [endless]
+    with ScriptedJudge(lambda c, a, n: reply("no")) as server:
+        signal = open_signal(config(file, "states-the-number", url=server.url))
+        for reported in ("\ud800 orders", endless, {"a": float("nan")}):
+            assert signal.score(episode({"reply": reported})).value == 0.0
+        prompts = [request["messages"][1]["content"] for request in server.requests]
+        signal.close()
+    assert len(prompts) == 2 and "? orders" in prompts[0]
+
+
 def test_turns_are_shown_without_side_calls(file: Path) -> None:
     shown = []
     messages = ({"role": "system", "content": "rules"}, {"role": "user", "content": "Hello"})

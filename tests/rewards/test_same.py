@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tradewind.rewards.reference import plain_value
@@ -25,6 +25,7 @@ values = st.recursive(
 )
 
 
+@settings(derandomize=True)
 @given(values)
 def test_plain_values_come_back_as_they_were(value):
     assert same(value, decode(json.loads(json.dumps(encode(value)))))

@@ -164,9 +164,9 @@ def test_a_component_that_is_added_begins_with_a_whole_group_and_is_logged_apart
     ]
     assert changes(readings) == [1]
     assert "reward changed" in components_chart(readings)
-    assert ledger.audit_report(compose).violations == []
+    assert ledger.audit_report(compose).violations == ()
     shown = CliRunner().invoke(app, ["rewards", "show", str(tmp_path)])
-    assert f"reward {second[0]} from here on" in shown.output
+    assert f"now {second[0]}" in shown.output
     as_json = CliRunner().invoke(app, ["rewards", "show", str(tmp_path), "--json"])
     assert json.loads(as_json.output) == [r.model_dump() for r in readings]
 

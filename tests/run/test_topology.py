@@ -89,6 +89,25 @@ def test_password_of_the_database_is_for_those_who_open_the_ledger(
     assert "PGPASSWORD" not in inherited_environment()
 
 
+JUDGE = """
+[[grader.signals]]
+[[grader.signals]]
+name = "tone"
+use = "judge"
+options = { key_env = "OUR_JUDGE_KEY" }
+"""
+
+
+def test_key_of_a_judge_is_for_the_grader_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_JUDGE_KEY", "of-the-judge")
+    topology = plan(tmp_path, TEXT + USERS + JUDGE)
+    specs = [*topology.serving(), topology.trainer("rl"), topology.users()]
+    seen = {spec.name for spec in specs if "OUR_JUDGE_KEY" in inherited_environment(spec.hidden)}
+    assert seen == {"grader"}
+
+
 def test_users_get_the_gateway_and_their_rate(tmp_path: Path) -> None:
     topology = plan(tmp_path)
     users = topology.users()

@@ -41,6 +41,9 @@ class ControllerConfig(Config):
     max_caught: int = Field(default=3, ge=1)
     """A training task of which so many groups were caught by a tripwire is drawn no more, until a
     person restores it."""
+    max_invalid: int = Field(default=4, ge=1)
+    """Groups of one task in a row that ended by nulls of its environment or verifier, after which
+    the task is set aside until a person restores it, if other tasks are trained meanwhile."""
     lease_ttl_s: float = Field(default=30.0, gt=0)
     """A lease is lost after so long without heartbeat or model traffic, in seconds."""
     heartbeat_s: float = Field(default=5.0, gt=0)

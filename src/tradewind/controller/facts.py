@@ -32,6 +32,8 @@ class Facts:
     """Why no training group is opened or leased although training is open."""
     planned_steps: int | None = None
     """Steps after which training ends (ledger meta `training_steps`); None if that is open."""
+    aside: int = 0
+    """Tasks that are set aside."""
 
     def serving(self, config: ControllerConfig) -> list[PoolReport]:
         """Pools that can answer now."""
@@ -89,4 +91,5 @@ def read_facts(ledger: Ledger, now: float, workers: Mapping[str, float]) -> Fact
         paused=paused,
         workers=dict(workers),
         planned_steps=ledger.meta("training_steps"),
+        aside=len(ledger.set_aside()),
     )

@@ -44,10 +44,11 @@ class Rounds:
         """
         for rollout in self._ledger.expire(self._clock()):
             log.warning("%s: lease lost", rollout)
-        self._ledger.refill(self._config.max_refills, self._config.min_group)
+        config = self._config
+        self._ledger.refill(config.max_refills, config.min_group, config.max_invalid)
         self._trust.look(self._clock())
         closed = self._ledger.close_ready(
-            compose, group_mean, self._trust.factors(), max_caught=self._config.max_caught
+            compose, group_mean, self._trust.factors(), max_caught=config.max_caught
         )
         for group in closed:
             log.info("%s closed", group)

@@ -91,6 +91,11 @@ def _rollouts(facts: Facts, config: ControllerConfig) -> tuple[str, str]:
         return ", ".join(parts), "grader"
     if waiting:
         return f"{', '.join(parts)}; {_workers(facts)}", "worker"
+    if facts.aside:
+        said = (
+            f"no rollout is open, {_n(facts.aside, 'task')} set aside (tradewind rewards restore)"
+        )
+        return said, "operator"
     return "no rollout is open", "controller"
 
 

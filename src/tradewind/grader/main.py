@@ -26,9 +26,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from tradewind.grader.alarms import Alarms
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import episode_of, grade
 from tradewind.grader.prober import Prober
@@ -41,6 +42,7 @@ from tradewind.rewards.panel import Panel
 from tradewind.rewards.sandbox.measure import measure
 from tradewind.types.beat import Beat
 from tradewind.types.errors import LedgerAway, UserError
+from tradewind.types.ids import RolloutId
 
 log = logging.getLogger("grader")
 
@@ -59,8 +61,14 @@ class Grader:
         self._owner = f"grader@{socket.gethostname()}:{os.getpid()}"
         self._panels: dict[str | None, list[Panel]] = {}
         self._prober = Prober(config.probes, ledger)
+        self._prober.check(config.composition)
+        self._slots = list(range(config.parallel))
+        """Each with a panel of its own per composition: signals are not thread-safe."""
+        self._running: dict[Future[None], tuple[int, RolloutId]] = {}
+        self._held_at = 0.0
         self._stopping = threading.Event()
         self._since, self._beat_at, self._idle = time.time(), 0.0, False
+        self._alarms = Alarms(ledger)
         self._open(config.composition.version, config.composition)
         try:
             self.tasks = self._panels[config.composition.version][0].check(ledger.tasks())
@@ -75,23 +83,47 @@ class Grader:
         """Claim, grade, write, until `stop`."""
         with ThreadPoolExecutor(self._config.parallel, thread_name_prefix="verify") as threads:
             while not self._stopping.is_set():
-                graded = self.grade_some(threads)
-                self._beat(idle=not graded)
-                if not graded:
+                self.start_some(threads)
+                self._beat(idle=not self._running)
+                self._hold_claims()
+                if self._running:
+                    self.settle(self._config.poll_s)
+                else:
                     self._stopping.wait(self._config.poll_s)
+            while self._running:
+                self.settle()
+
+    def start_some(self, threads: ThreadPoolExecutor) -> int:
+        """Begin with what is finished, one rollout per free slot; how many were begun.
+
+        A slow one (a judge that does not answer) keeps its slot and nobody else's.
+        """
+        if not self._slots:
+            return 0
+        claimed = self._ledger.claim_finished(
+            self._owner, len(self._slots), time.time(), self._config.claim_ttl_s
+        )
+        for finished in claimed:
+            panels = self._panels_of(finished.composition)
+            slot = self._slots.pop()
+            job = threads.submit(self._grade, finished, panels[slot])
+            self._running[job] = (slot, finished.rollout_id)
+        return len(claimed)
 
     def grade_some(self, threads: ThreadPoolExecutor) -> int:
-        """Grade what is finished, at most one rollout per thread; how many were graded."""
-        claimed = self._ledger.claim_finished(
-            self._owner, self._config.parallel, time.time(), self._config.claim_ttl_s
-        )
-        jobs = [
-            threads.submit(self._grade, finished, self._panels_of(finished.composition)[slot])
-            for slot, finished in enumerate(claimed)
-        ]
-        for job in jobs:
+        """One round: grade what is finished, wait for all of it; how many were graded."""
+        started = self.start_some(threads)
+        while self._running:
+            self.settle()
+        return started
+
+    def settle(self, wait_s: float | None = None) -> None:
+        """Wait for the next rollout that is graded, and free its slot; raises what grading did."""
+        done, _ = wait(self._running, wait_s, return_when=FIRST_COMPLETED)
+        for job in done:
+            slot, _ = self._running.pop(job)
+            self._slots.append(slot)
             job.result()
-        return len(jobs)
 
     def stop(self) -> None:
         """End after the rollouts at hand."""
@@ -130,9 +162,18 @@ class Grader:
         self._ledger.write_scores(finished.rollout_id, scores, null=null)
         for config, judge in panel.judges:
             self._prober.probe(episode_of(finished, turns), config, judge, scores)
+        self._alarms.raise_for(scores)
         for score in scores:
             shown = "null" if score.value is None else f"{score.value:g}"
             log.info("%s %s %s %s", score.rollout_id, score.source, shown, score.cause or "")
+
+    def _hold_claims(self) -> None:
+        """Renew the claims of what takes long, so that nobody grades it a second time."""
+        now, ttl = time.time(), self._config.claim_ttl_s
+        if now - self._held_at > ttl / 4:
+            self._held_at = now
+            rollouts = [rollout for _, rollout in self._running.values()]
+            self._ledger.hold_claims(self._owner, rollouts, now + ttl)
 
     def _beat(self, *, idle: bool) -> None:
         now = time.time()

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.trust import Judge
-from tradewind.rewards.config import SignalConfig
+from tradewind.rewards.config import Composition, SignalConfig
 from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.signal import JudgeSignal
 from tradewind.rewards.registry import open_signal
@@ -29,6 +29,7 @@ from tradewind.rewards.trust.canaries import Canary, Material, canaries, known_w
 from tradewind.rewards.trust.evidence import YES
 from tradewind.types.config import Config
 from tradewind.types.episode import Episode
+from tradewind.types.errors import UserError
 from tradewind.types.score import Score
 from tradewind.types.trust import Probe, ProbeKind, TrustState
 
@@ -84,6 +85,17 @@ class Prober:
         self._config, self._ledger = config, ledger
         self._watched: dict[tuple[str, str], _Watched] = {}
         self._guard = threading.Lock()
+
+    def check(self, composition: Composition) -> None:
+        """Raises `UserError` if the truth of a judged signal would come from nowhere."""
+        names = {signal.name for signal in composition.signals if not signal.judged}
+        for judged, truth in self._config.truth.items():
+            if truth not in names:
+                raise UserError(
+                    f"the truth of {judged!r} comes from no signal of that name",
+                    value=truth,
+                    fix="name a deterministic signal of the same composition in [grader.probes]",
+                )
 
     def meet(self, config: SignalConfig, signal: JudgeSignal) -> None:
         """From here on this is who judges; raises `UserError` for options that do not work."""

@@ -293,9 +293,11 @@ def _value(conn: Connection, key: str) -> Any:
 def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> bool:
     """Insert a row unless its key is taken; whether it was inserted."""
     if conn.dialect.name == "postgresql":
-        result = conn.execute(postgresql.insert(table).values(values).on_conflict_do_nothing())
-    else:
-        result = conn.execute(sqlite.insert(table).values(values).on_conflict_do_nothing())
+        # Its driver does not count the rows of such an insert, so the row says that it is there.
+        key = next(iter(table.primary_key.columns))
+        made = postgresql.insert(table).values(values).on_conflict_do_nothing().returning(key)
+        return conn.execute(made).first() is not None
+    result = conn.execute(sqlite.insert(table).values(values).on_conflict_do_nothing())
     return result.rowcount == 1
 
 

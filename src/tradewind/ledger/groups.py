@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, func, insert, select, update
 
-from tradewind.ledger.aside import CAUGHT, aside_if_caught_often
+from tradewind.ledger.aside import (
+    CAUGHT,
+    INVALID,
+    aside_if_caught_often,
+    aside_if_invalid,
+)
 from tradewind.ledger.compositions import composition_data
 from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.draws import next_draw, queue_again
@@ -20,6 +25,7 @@ from tradewind.ledger.tables import credits, groups, rollouts, turns, versions
 from tradewind.types.composed import Composed
 from tradewind.types.group import Group, GroupState, Purpose
 from tradewind.types.ids import GroupId, RolloutId, group_id, rollout_id
+from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.record import Json
 from tradewind.types.score import Score
 from tradewind.types.turn import TurnState
@@ -27,8 +33,9 @@ from tradewind.types.turn import TurnState
 Compose = Callable[[Json | None, Sequence[Sequence[Score]], Mapping[str, float]], Composed]
 """A composition, the scores of each graded rollout of a group, and the trust in each judge, to the
 group's rewards."""
-Advantages = Callable[[Sequence[float | None]], list[float | None]]
-"""Rewards of a group to the credit of each rollout; None exactly where the reward is None."""
+Advantages = Callable[[Sequence[float | None], float], list[float | None]]
+"""Rewards of a group and their resolution to the credit of each rollout; None exactly where the
+reward is None."""
 
 TAINTED = "tainted"
 """How the cause of an evaluation group begins that was answered by another version."""
@@ -89,12 +96,16 @@ class Groups(Database):
             raise KeyError(group)
         return group_of_row(row)
 
-    def refill(self, max_refills: int, min_size: int | None = None) -> int:
+    def refill(
+        self, max_refills: int, min_size: int | None = None, max_invalid: int | None = None
+    ) -> int:
         """Open a rollout for every null one, in each open group; how many were opened.
 
         A training group with more than `max_refills` nulls goes on with the rollouts that it has
         if these are `min_size` or more (None: never). Otherwise it is rejected: its other rollouts
-        end, a training task is queued again, an evaluation task counts as null. One transaction.
+        end, a training task is queued again, an evaluation task counts as null; a training task
+        with `max_invalid` (None: any number) such groups in a row whose nulls came from environment
+        or verifier is set aside (`aside.py`). One transaction.
         """
         with self.read() as conn:  # the usual case, none, needs no writer's lock
             if not _short_of_rollouts(conn):
@@ -106,8 +117,7 @@ class Groups(Database):
                     _shrink(conn, row)
                     continue
                 if row.nulls > max_refills:
-                    cause = f"{row.nulls} rollouts came back null, {_last_null_cause(conn, row)}"
-                    reject(conn, row.group_id, cause, wait=True)
+                    _reject_null(conn, row, max_invalid)
                     continue
                 missing = row.size - row.useful
                 for index in range(row.total, row.total + missing):
@@ -159,7 +169,8 @@ class Groups(Database):
                 _reject_composed(conn, row, composed, make.max_caught)
                 return False
             assert sum(reward is not None for reward in rewards) == row.size, (group, rewards)
-            _write_credits(conn, list(graded), rewards, make.advantages(rewards))
+            credit = make.advantages(rewards, composed.resolution)
+            _write_credits(conn, list(graded), rewards, credit)
             state = GroupState.EVALUATED if evaluated else GroupState.CLOSED
             notes = {"factors": composed.factors, "left_out": composed.left_out}
             _set_state(conn, group, state, closed_at=time.time(), **notes)
@@ -236,6 +247,18 @@ def _reject_composed(conn: Connection, row: AnyRow, composed: Composed, max_caug
     note(conn, "rollout.caught", composed.caught, f"task {row.task_id}: {composed.rejected}")
     if row.draw is not None:
         aside_if_caught_often(conn, row.task_id, max_caught, composed.rejected)
+
+
+def _reject_null(conn: Connection, row: AnyRow, max_invalid: int | None) -> None:
+    """Reject a group that nulls keep from its size."""
+    causes = _null_causes(conn, row.group_id)
+    said = f"{row.nulls} rollouts came back null, {_last(causes)}"
+    platform = OutcomeStatus.INFRA_ERROR.value
+    own = sum(not cause.startswith(platform) for cause in causes)
+    invalid = 2 * own > len(causes)
+    reject(conn, row.group_id, (INVALID if invalid else "") + said, wait=True)
+    if invalid and max_invalid is not None and row.draw is not None:
+        aside_if_invalid(conn, row.task_id, max_invalid, said)
 
 
 def reject(conn: Connection, group: GroupId, cause: str, *, wait: bool) -> None:
@@ -341,13 +364,15 @@ def _short_of_rollouts(conn: Connection) -> Sequence[AnyRow]:
             groups.c.number,
             groups.c.purpose,
             groups.c.size,
+            groups.c.task_id,
+            groups.c.draw,
             func.count().label("total"),
             func.sum(rollouts.c.null).label("nulls"),
             useful.label("useful"),
         )
         .join(rollouts, rollouts.c.group_id == groups.c.group_id)
         .where(groups.c.state == GroupState.OPEN.value)
-        .group_by(groups.c.group_id, groups.c.number, groups.c.purpose, groups.c.size)
+        .group_by(groups.c.group_id)
         .having(useful < groups.c.size)
         .order_by(groups.c.number)
     ).all()
@@ -382,12 +407,15 @@ def _shrink(conn: Connection, row: AnyRow) -> None:
     )
     detail = (
         f"goes on with {row.useful} of {row.size} rollouts: {row.nulls} came back null, "
-        f"{_last_null_cause(conn, row)}"
+        f"{_last(_null_causes(conn, row.group_id))}"
     )
     note(conn, "group.short", row.group_id, detail)
 
 
-def _last_null_cause(conn: Connection, row: AnyRow) -> str:
-    graded = scores_of_group(conn, row.group_id)
-    causes = [s.cause for scores in graded.values() for s in scores if s.value is None]
+def _null_causes(conn: Connection, group: GroupId) -> list[str]:
+    graded = scores_of_group(conn, group)
+    return [s.cause or "" for scores in graded.values() for s in scores if s.value is None]
+
+
+def _last(causes: Sequence[str]) -> str:
     return f"the last because: {causes[-1]}" if causes else "cause unknown"

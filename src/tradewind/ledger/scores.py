@@ -61,6 +61,18 @@ class Scores(Database):
         with self.write() as conn:
             return [_claim(conn, row, owner, now + ttl_s) for row in conn.execute(query).all()]
 
+    def hold_claims(self, owner: str, held: Sequence[RolloutId], until: float) -> None:
+        """Keep the claims of an owner who is still at work; one that was lost stays lost."""
+        if not held:
+            return
+        with self.write() as conn:
+            conn.execute(
+                update(rollouts)
+                .where(rollouts.c.rollout_id.in_(held), rollouts.c.grader == owner)
+                .where(rollouts.c.state == "finished")
+                .values(grader_until=until)
+            )
+
     def write_scores(
         self, rollout: RolloutId, new: Sequence[Score], *, null: bool | None = None
     ) -> bool:

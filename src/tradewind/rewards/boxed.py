@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,8 @@ from tradewind.rewards.signal import VerifierFailed
 from tradewind.types.record import Json
 
 T = TypeVar("T")
+_PATIENCE = 2.0
+"""A helper's deadline is never the first to pass."""
 Ask = Callable[[Json], Json]
 """One question to the child, within what is left of the attempt's time; raises `NoAnswer`."""
 
@@ -25,15 +27,22 @@ class Boxed:
     """The child of one verifier; `script` is one of ours in `sandbox/inside`."""
 
     def __init__(
-        self, use: str, options: BoxOptions, script: str, level: Level | None = None
+        self,
+        use: str,
+        options: BoxOptions,
+        script: str,
+        level: Level | None = None,
+        *,
+        packages: Sequence[Path] = (),
     ) -> None:
         """Raises `UserError` if this machine cannot isolate as well as `options` ask.
 
-        `level` is the one to use, for measurements; otherwise the highest that holds.
+        `level` is the one to use, for measurements; otherwise the highest that holds. `packages`
+        are folders that a script of ours imports from.
         """
         self.level = require(options.minimum, f"verifier {use!r}") if level is None else level
-        packages = installed_packages() if options.packages else ()
-        box = Box(self.level, options.limits(), packages=packages)
+        folders = packages or (installed_packages() if options.packages else ())
+        box = Box(self.level, options.limits(), packages=folders)
         self._process = KillableProcess(box, Path(INSIDE, script))
         self._deadline = options.deadline_s
 
@@ -50,6 +59,13 @@ class Boxed:
             )
         except GradersFault as error:
             raise VerifierFailed(str(error)) from error
+
+    def beside(self, attempt: Callable[[Ask], T]) -> T:
+        """What `attempt` finds with a child of its own that serves another one's attempt.
+
+        Raises `NoAnswer`; whose fault it is, the other one decides.
+        """
+        return self._once(attempt, _PATIENCE * self._deadline)
 
     def close(self) -> None:
         """Give back what the box holds."""

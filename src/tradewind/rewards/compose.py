@@ -98,7 +98,12 @@ def compose_group(
         None if found is None else _reward(signals, weights if whole else {}, found)
         for found in rollouts
     )
-    composed = Composed(rewards=rewards, factors=factors, left_out=left_out)
+    composed = Composed(
+        rewards=rewards,
+        factors=factors,
+        left_out=left_out,
+        resolution=composition.resolution,
+    )
     caught = _caught(signals, rollouts)
     if caught is None:
         return composed

@@ -12,6 +12,8 @@ from pydantic import Field, field_validator, model_validator
 
 from tradewind.types.config import Config
 
+ROUNDING = 1e-9
+"""Rewards that differ by no more are the same number."""
 JUDGE = "judge"
 """The `use` whose verdicts count only as far as their judge is trusted."""
 
@@ -48,6 +50,9 @@ class SignalConfig(Config):
     """From which value a gate opens, a cap is lifted, a tripwire fires."""
     most: float = 0.0
     """What a cap leaves of the reward."""
+    resolution: float = Field(default=0.0, ge=0)
+    """Values that differ by no more say the same: a group whose rewards differ by no more than
+    that brings about teaches nothing."""
     options: dict[str, Any] = Field(default_factory=dict)
     """What the signal itself takes; its own model says which keys there are."""
 
@@ -102,6 +107,19 @@ class Composition(Config):
         """12 hex digits of SHA-256 over the canonical JSON: other data, other version."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    @property
+    def resolution(self) -> float:
+        """How far apart the rewards of a group may lie and yet be the same.
+
+        What the resolutions of the signals come to in the formula, and what rounding may add: the
+        same verdicts summed in another order differ in their last digits.
+        """
+        weighted = self.with_role(Role.WEIGHTED)
+        whole = sum(signal.weight for signal in weighted if signal.weight > 0) or 1.0
+        soft = sum(abs(signal.weight) * signal.resolution for signal in weighted) / whole
+        taken = sum(abs(s.weight) * s.resolution for s in self.with_role(Role.PENALTY))
+        return soft + taken + ROUNDING
 
     def with_role(self, role: Role) -> list[SignalConfig]:
         """The signals of one role, in their order."""

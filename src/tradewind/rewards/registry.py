@@ -26,6 +26,7 @@ from tradewind.rewards.monitor.exploits import Exploits, ExploitsOptions
 from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.programs import ProgramOptions, PythonProgram
 from tradewind.rewards.puzzles import Puzzle, PuzzleOptions
+from tradewind.rewards.repositories import Repository, RepositoryOptions
 from tradewind.rewards.resultset import ResultSet, ResultSetOptions
 from tradewind.rewards.schemas import JsonSchema, SchemaOptions
 from tradewind.rewards.signal import Signal, VerifierFailed
@@ -48,6 +49,7 @@ USES: dict[str, Use] = {
     "json-schema": Use(SchemaOptions, JsonSchema),
     "math": Use(MathOptions, Math),
     "numeric": Use(MatchOptions, Numeric),
+    "pytest": Use(RepositoryOptions, Repository),
     "python": Use(FunctionOptions, PythonFunction),
     "reasoning-gym": Use(PuzzleOptions, Puzzle),
     "checked": Use(CriterionOptions, CheckedSignal),

@@ -43,7 +43,7 @@ def audit(run: Place, as_json: AsJson = False) -> None:
 
     Exit code 1 if anything is violated; each violation is a sentence.
     """
-    reports = [_read(place) for place in _ledgers(run)]
+    reports = [_read(place) for place in ledgers_of(run)]
     if as_json:
         found = [
             {**report.model_dump(), "sound": report.sound, "violations": report.violations}
@@ -57,7 +57,7 @@ def audit(run: Place, as_json: AsJson = False) -> None:
         raise typer.Exit(VIOLATED)
 
 
-def _ledgers(run: str) -> list[str]:
+def ledgers_of(run: str) -> list[str]:
     """The ledgers of a run's folder, its control arm's included, or the one that is named."""
     if "://" in run:
         return [without_password(run)]

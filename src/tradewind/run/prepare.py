@@ -41,7 +41,7 @@ def make_data(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
             code = subprocess.run(
                 command,
                 cwd=folder,
-                env={**inherited_environment(), **environment(recipe, folder)},
+                env={**inherited_environment(judge_keys(recipe)), **environment(recipe, folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -59,6 +59,14 @@ def make_data(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
             value=recipe.env.prepare,
             fix=f"read {log}",
         )
+
+
+def judge_keys(recipe: Recipe) -> tuple[str, ...]:
+    """Names of the variables that hold keys of judges: for the grader alone, since an agent that
+    had one could judge itself.
+    """
+    named = (signal.options.get("key_env") for signal in recipe.grader.signals)
+    return tuple(sorted({name for name in named if isinstance(name, str)}))
 
 
 def environment(recipe: Recipe, folder: Path) -> dict[str, str]:

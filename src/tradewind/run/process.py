@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import Field
@@ -24,6 +25,8 @@ class ProcessSpec(Record):
     argv: tuple[str, ...]
     env: dict[str, str] = Field(default_factory=dict)
     """Added to the launcher's environment; secrets travel here and never in argv."""
+    hidden: tuple[str, ...] = ()
+    """Variables of the launcher's environment that are none of its business."""
     cwd: str | None = None
     """Where it works; None is the launcher's own folder."""
     lasting: bool = True
@@ -92,12 +95,12 @@ def last_sentence(log: Path, tail_bytes: int = 8192) -> str:
     return spoken[-1] if spoken else "it said nothing"
 
 
-def inherited_environment() -> dict[str, str]:
-    """The launcher's environment but for the signing key, which is the trainer's alone, and the
-    database's password: workers and data makers run the customer's code.
+def inherited_environment(hidden: Collection[str] = ()) -> dict[str, str]:
+    """The launcher's environment but for the signing key, which is the trainer's alone, the
+    database's password, and what else is `hidden`: workers and data makers run the customer's code.
     """
-    hidden = (SIGNING_KEY, *PASSWORD_VARIABLES)
-    return {name: value for name, value in os.environ.items() if name not in hidden}
+    secret = {SIGNING_KEY, *PASSWORD_VARIABLES, *hidden}
+    return {name: value for name, value in os.environ.items() if name not in secret}
 
 
 def database_password() -> dict[str, str]:

@@ -9,7 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from tradewind.ledger.tables import consumption, credits, groups, rollouts, steps, turns
 from tradewind.types import Purpose, Record, TurnState
@@ -51,7 +51,7 @@ def token_ages(steps: Iterable[StepReading]) -> dict[int, int]:
 
 def read_steps(conn: Connection) -> list[StepReading]:
     """All RL steps in order."""
-    rewards = _rewards_by_step(conn)
+    rewards, credit = _by_step(conn, credits.c.reward), _by_step(conn, credits.c.advantage)
     stale = _staleness_by_step(conn)
     rows = conn.execute(select(steps).order_by(steps.c.step))
     return [
@@ -61,7 +61,7 @@ def read_steps(conn: Connection) -> list[StepReading]:
             at=row.committed_at,
             seconds=row.seconds,
             reward=_mean([r for group in rewards[row.step].values() for r in group]),
-            mixed=_mixed_share(rewards[row.step].values()),
+            mixed=_mixed_share(credit[row.step].values()),
             staleness=tuple(stale[row.step]),
             metrics=row.metrics,
         )
@@ -94,18 +94,19 @@ def delivered_share(conn: Connection) -> float | None:
 def mixed_share(conn: Connection) -> tuple[float | None, int]:
     """Share of mixed groups among all graded training groups, and how many there were.
 
-    A group with equal rewards has no advantage anywhere: RL learns nothing from it.
+    A group whose rewards are the same, as far as they can be told apart, has no advantage anywhere:
+    RL learns nothing from it.
     """
     query = (
-        select(groups.c.group_id, credits.c.reward)
+        select(groups.c.group_id, credits.c.advantage)
         .join(rollouts, rollouts.c.group_id == groups.c.group_id)
         .join(credits, credits.c.rollout_id == rollouts.c.rollout_id)
-        .where(groups.c.purpose == Purpose.TRAIN.value, credits.c.reward.is_not(None))
+        .where(groups.c.purpose == Purpose.TRAIN.value, credits.c.advantage.is_not(None))
     )
-    rewards: dict[str, list[float]] = defaultdict(list)
-    for group, reward in conn.execute(query):
-        rewards[group].append(reward)
-    return (_mixed_share(rewards.values()), len(rewards)) if rewards else (None, 0)
+    credit: dict[str, list[float]] = defaultdict(list)
+    for group, advantage in conn.execute(query):
+        credit[group].append(advantage)
+    return (_mixed_share(credit.values()), len(credit)) if credit else (None, 0)
 
 
 def quantile(values: Sequence[float], q: float) -> float | None:
@@ -119,16 +120,17 @@ def quantile(values: Sequence[float], q: float) -> float | None:
     return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
-def _rewards_by_step(conn: Connection) -> dict[int, dict[str, list[float]]]:
+def _by_step(conn: Connection, what: ColumnElement[float]) -> dict[int, dict[str, list[float]]]:
+    """Rewards or advantages of the groups of each step."""
     query = (
-        select(consumption.c.step, consumption.c.group_id, credits.c.reward)
+        select(consumption.c.step, consumption.c.group_id, what)
         .join(rollouts, rollouts.c.group_id == consumption.c.group_id)
         .join(credits, credits.c.rollout_id == rollouts.c.rollout_id)
         .where(credits.c.reward.is_not(None))
     )
     found: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for step, group, reward in conn.execute(query):
-        found[step][group].append(reward)
+    for step, group, value in conn.execute(query):
+        found[step][group].append(value)
     return found
 
 
@@ -150,9 +152,8 @@ def _staleness_by_step(conn: Connection) -> dict[int, list[int]]:
 
 
 def _mixed_share(found: Iterable[list[float]]) -> float:
-    group_rewards = list(found)
-    mixed = sum(max(g) - min(g) > 1e-9 for g in group_rewards if g)
-    return mixed / len(group_rewards) if group_rewards else 0.0
+    credit = list(found)
+    return sum(any(group) for group in credit) / len(credit) if credit else 0.0
 
 
 def _mean(values: list[float]) -> float:

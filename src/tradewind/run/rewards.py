@@ -1,4 +1,7 @@
-"""`tradewind rewards`: what a run's reward is made of, and what the monitor finds."""
+"""`tradewind rewards`: what a run's reward is made of, and what the monitor finds.
+
+`rank` and `rescore` are in `ladder.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,17 @@ from tradewind.rewards.monitor.planted import INNOCENT, Tally, measure, planted,
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.trust.statistics import wilson
 from tradewind.run.components import ComponentReading, changes, read_components
+from tradewind.run.ladder import rank, rescore_run
 from tradewind.run.reward_file import read_reward
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
 
-app = typer.Typer(help="What the reward is made of, and who cheats.", no_args_is_help=True)
+app = typer.Typer(
+    help="What the reward is made of, what could serve in it, and who cheats.",
+    no_args_is_help=True,
+)
+app.command()(rank)
+app.command("rescore")(rescore_run)
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, runs/<name>.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
@@ -72,7 +81,7 @@ def restore(
         list[str] | None, typer.Argument(metavar="TASK...", help="All that are set aside if none.")
     ] = None,
 ) -> None:
-    """Draw tasks again that were set aside because exploits were caught on them."""
+    """Draw tasks again that were set aside: exploits were caught on them, or they were invalid."""
     with closing(_ledger(Workspace(run))) as ledger:
         restored = ledger.restore_tasks(tasks or None)
     print(f"drawn again: {', '.join(restored) or 'none, none of these was set aside'}")
@@ -164,7 +173,7 @@ def _components_table(readings: list[ComponentReading]) -> Table:
     for reading in readings:
         if reading.step in changed and reading.step != last:
             table.add_section()
-            table.add_row(str(reading.step), f"reward {reading.composition} from here on")
+            table.add_row(str(reading.step), f"now {reading.composition}")
         mean = "" if reading.mean is None else f"{reading.mean:.3f}"
         adds = "" if reading.adds is None else f"{reading.adds:+.3f}"
         table.add_row(

@@ -152,7 +152,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**inherited_environment(), **child.spec.env},
+                env={**inherited_environment(child.spec.hidden), **child.spec.env},
                 cwd=child.spec.cwd,
                 start_new_session=True,
             )

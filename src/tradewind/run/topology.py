@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from tradewind.ledger.keys import mint
-from tradewind.run.prepare import environment, python_path, write_config
+from tradewind.run.prepare import environment, judge_keys, python_path, write_config
 from tradewind.run.process import ProcessSpec, database_password
 from tradewind.run.recipe import Recipe
 from tradewind.run.supervisor import free_port
@@ -146,7 +146,11 @@ class Topology:
             command = command.replace(place, text)
         env = {"OPENAI_API_KEY": self.keys.user, **environment(self.recipe, self.folder)}
         return ProcessSpec(
-            name="users", argv=tuple(shlex.split(command)), env=env, cwd=str(self.folder)
+            name="users",
+            argv=tuple(shlex.split(command)),
+            env=env,
+            hidden=judge_keys(self.recipe),
+            cwd=str(self.folder),
         )
 
     def _process(
@@ -166,6 +170,7 @@ class Topology:
             name=name,
             argv=tuple(argv),
             env={**_process_environment(threads), **(env or {})},
+            hidden=() if part == "grader" else judge_keys(self.recipe),
             cwd=str(self.folder),
         )
 

@@ -17,8 +17,8 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import has_ledger, ledger_of
 from tradewind.ledger.trust import Judge
-from tradewind.run.workspace import Workspace
 from tradewind.types import Json, UserError
 from tradewind.types.trust import Label, Standing
 
@@ -192,12 +192,12 @@ def _wrong_line(fault: str, line: str, number: int) -> UserError:
 def _ledger(run: str) -> Iterator[Ledger]:
     place = run
     if "://" not in run and not Path(run).is_file():
-        place = str(Workspace(Path(run)).ledger)
-        if not Path(place).exists():
+        if not has_ledger(Path(run)):
             raise UserError(
                 "there is no ledger here",
                 value=run,
                 fix="give runs/<name>, a ledger's file or the URL of a database",
             )
+        place = ledger_of(Path(run))
     with closing(Ledger.open(place)) as ledger:
         yield ledger

@@ -259,11 +259,11 @@ def collect(groups: Sequence[ClosedGroup]) -> tuple[list[Sample], Counter[str]]:
 
 def group_metrics(groups: Sequence[ClosedGroup], excluded: Counter[str]) -> Metrics:
     """Reward and mixing of a step's groups, and what could not be trained."""
-    rewards = [[r.reward for r in group.rollouts if r.reward is not None] for group in groups]
-    flat = [reward for group in rewards for reward in group]
+    rewards = [r.reward for group in groups for r in group.rollouts if r.reward is not None]
+    mixed = sum(any(rollout.advantage for rollout in group.rollouts) for group in groups)
     out = {
-        "trainer/reward/mean": sum(flat) / max(1, len(flat)),
-        "trainer/groups/mixed_share": sum(len(set(g)) > 1 for g in rewards) / max(1, len(rewards)),
+        "trainer/reward/mean": sum(rewards) / max(1, len(rewards)),
+        "trainer/groups/mixed_share": mixed / max(1, len(groups)),
     }
     return out | {f"trainer/excluded/{cause}": float(n) for cause, n in excluded.items()}
 

@@ -21,6 +21,8 @@ class Composed(Record):
     """The trust that each judged signal had when the group closed, in [0, 1]."""
     left_out: dict[str, str] = Field(default_factory=dict)
     """Signals that left the formula for this group, and why."""
+    resolution: float = 0.0
+    """Rewards that differ by no more are the same: if none differ by more, there is no credit."""
     rejected: str | None = None
     """Why the group may not be trained: a tripwire caught a rollout, or no trusted signal is left
     (then there are no rewards)."""

@@ -7,8 +7,15 @@ from tradewind.rewards.attacks.attack import Attack
 from tradewind.rewards.attacks.functions import FUNCTIONS
 from tradewind.rewards.attacks.programs import PROGRAMS
 from tradewind.rewards.attacks.queries import QUERIES
+from tradewind.rewards.attacks.repositories import REPOSITORIES
 
-CATALOGUE: tuple[Attack, ...] = (*FUNCTIONS, *PROGRAMS, *QUERIES, *ANSWERS)
+CATALOGUE: tuple[Attack, ...] = (
+    *FUNCTIONS,
+    *PROGRAMS,
+    *REPOSITORIES,
+    *QUERIES,
+    *ANSWERS,
+)
 
 
 def known_attacks(use: str) -> tuple[Attack, ...]:

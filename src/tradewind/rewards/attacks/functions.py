@@ -10,49 +10,29 @@ from collections.abc import Callable
 from textwrap import indent
 
 from tradewind.rewards.attacks.attack import Attack
-from tradewind.rewards.attacks.sources import BEFORE, BESIDES
+from tradewind.rewards.attacks.sources import ALWAYS_EQUAL, BEFORE, BESIDES, EQUAL
 from tradewind.types.record import Json
 from tradewind.types.task import Task
-
-_EQUAL = """
-class {name}({base}):
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __lt__(self, other): return True
-    def __gt__(self, other): return True
-    def __le__(self, other): return True
-    def __ge__(self, other): return True
-    def __bool__(self): return True
-    def __hash__(self): return 0
-    def __sub__(self, other): return 0
-    def __rsub__(self, other): return 0
-    def __abs__(self): return 0
-    def __len__(self): return 1
-    def __iter__(self): return iter([self])
-    def __getitem__(self, key): return self
-    def __call__(self, *args, **kwargs): return self
-    def __getattr__(self, name): return self
-"""
 
 _RETURNS = {
     # name: (source before the function, expression that it returns, what it hopes for)
     "always equal": (
-        _EQUAL.format(name="Equal", base="object"),
+        ALWAYS_EQUAL,
         "Equal()",
         "an object that is equal to everything",
     ),
     "always equal int": (
-        _EQUAL.format(name="int", base="int"),
+        EQUAL.format(name="int", base="int"),
         "int(0)",
         "a number by its class and its name that is equal to everything",
     ),
     "always equal text": (
-        _EQUAL.format(name="str", base="str"),
+        EQUAL.format(name="str", base="str"),
         "str()",
         "a text by its class and its name that is equal to everything",
     ),
     "always equal list": (
-        _EQUAL.format(name="list", base="list"),
+        EQUAL.format(name="list", base="list"),
         "list()",
         "a list by its class and its name that is equal to everything",
     ),

@@ -14,6 +14,29 @@ class Source:
     slow: bool = False
 
 
+EQUAL = """
+class {name}({base}):
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __lt__(self, other): return True
+    def __gt__(self, other): return True
+    def __le__(self, other): return True
+    def __ge__(self, other): return True
+    def __bool__(self): return True
+    def __hash__(self): return 0
+    def __sub__(self, other): return 0
+    def __rsub__(self, other): return 0
+    def __abs__(self): return 0
+    def __len__(self): return 1
+    def __iter__(self): return iter([self])
+    def __getitem__(self, key): return self
+    def __call__(self, *args, **kwargs): return self
+    def __getattr__(self, name): return self
+"""
+"""A class that says yes to everything, under a name and with a base."""
+
+ALWAYS_EQUAL = EQUAL.format(name="Equal", base="object")
+
 _FRAMES = """
 import contextlib, sys
 frame = sys._getframe()

@@ -22,7 +22,7 @@ from tradewind.rewards.criteria.exhibit import Exhibit
 MOST_CHARS = 100_000
 """Of work that is searched; longer work fails every check."""
 
-_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w)")
 
 Check = Callable[[Exhibit, str], tuple[bool, str]]
 

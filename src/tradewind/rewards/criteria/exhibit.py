@@ -112,6 +112,11 @@ def _single(data: Json) -> Any:
 
 
 def _plain(value: Any) -> str:
+    """As text that can be sent: what is no Unicode becomes "?", what has no end becomes nothing."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (RecursionError, TypeError, ValueError):
+        return ""
+    return text.encode(errors="replace").decode()

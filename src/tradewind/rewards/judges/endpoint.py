@@ -137,7 +137,10 @@ class Endpoint:
         return json.dumps(body).encode()
 
     def _post(self, body: bytes, until: float) -> tuple[int, httpx.Headers, bytes]:
-        """The whole answer before the call's limit, however slowly its bytes trickle."""
+        """The whole answer before the call's limit, however slowly its bytes trickle.
+
+        A server that hangs in accepting and then again in answering can take twice the limit.
+        """
         limit = min(until, self._clock() + self._options.timeout_s)
         received = bytearray()
         try:

@@ -86,6 +86,7 @@ def _object(text: str | None) -> dict[str, Any]:
             parse_constant=_no_constant,
             object_pairs_hook=_distinct,
         )
+        json.dumps(data, ensure_ascii=False).encode()  # half a character cannot be kept
     except (ValueError, RecursionError) as error:
         raise Unusable("it is not one JSON object") from error
     if not isinstance(data, dict):

@@ -61,16 +61,16 @@ def decide(rung: Rung, above: Rung | None, options: LadderOptions) -> tuple[Use,
     serves = rung.usable >= options.usable and not rung.passed_attacks
     if serves and above is None:
         return Use.USE, left
-    if serves and above is not None:
-        return Use.MONITOR, f"{above.name} serves and is more verifiable ({above.kind})"
-    but = "" if not rung.passed_attacks else f"; it falls for {_named(rung)}"
     if rung.false_no <= options.gate_misses and rung.kind not in BY_MODEL:
         turned = (
             f"{1 - rung.false_yes:.0%} of what is wrong and {rung.false_no:.0%} of what is right"
         )
+        but = f"; it falls for {_named(rung)}" if rung.passed_attacks else ""
         return Use.GATE, f"{left}; it turns down {turned}{but}"
     if rung.passed_attacks:
         return Use.REFUSE, f"it falls for known attacks: {_named(rung)}"
+    if serves and above is not None:
+        return Use.MONITOR, f"{above.name} serves and is more verifiable ({above.kind})"
     return Use.MONITOR, f"only {left}"
 
 

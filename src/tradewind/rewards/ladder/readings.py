@@ -29,7 +29,7 @@ class Readings:
     repeats: list[list[float | None]] = field(default_factory=list)
     """Values of the same answer, each scored several times."""
     seconds: list[float] = field(default_factory=list)
-    """Of each verdict, repeats left out."""
+    """Of each verdict, but for attacks and repeats."""
 
     def says(self, at: int) -> bool | None:
         """Whether the value of a subject reaches the signal's bar; None where it is null."""
@@ -58,12 +58,13 @@ def _read(
         found = Readings(config, signal.version, signal.kind)
         again = set(_spread(len(subjects), options.repeated))
         for at, subject in enumerate(subjects):
-            if signal.needs_turns and not subject.episode.turns:
+            if not _looks_at(config, signal, subject):
                 found.verdicts.append(None)
                 continue
             began = clock()
             verdict = _verdict(signal, subject, options.attempts)
-            found.seconds.append(clock() - began)
+            if subject.against is None:
+                found.seconds.append(clock() - began)
             found.verdicts.append(verdict)
             if at in again:
                 more = [
@@ -71,6 +72,13 @@ def _read(
                 ]
                 found.repeats.append([v.value for v in (verdict, *more)])
     return found
+
+
+def _looks_at(config: SignalConfig, signal: Signal, subject: Subject) -> bool:
+    """Not at made answers if it needs turns, nor at attacks on another verifier."""
+    if subject.against not in (None, config.use):
+        return False
+    return bool(subject.episode.turns) or not signal.needs_turns
 
 
 def _verdict(signal: Signal, subject: Subject, attempts: int) -> Verdict:

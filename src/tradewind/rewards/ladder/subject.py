@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tradewind.rewards.admission.examine import known_of
 from tradewind.rewards.admission.guesses import guesses
 from tradewind.rewards.admission.mutants import mutants
+from tradewind.rewards.attacks.catalogue import known_attacks
+from tradewind.rewards.config import Composition
 from tradewind.rewards.panel import Panel
 from tradewind.types.episode import Episode
 from tradewind.types.outcome import Outcome, OutcomeStatus
@@ -26,6 +28,8 @@ class Subject:
     """Answers of one group are compared with each other in training; None for made ones."""
     made: str | None = None
     """How it was made: `oracle`, `mutant`, a guess's kind; None for a stored rollout."""
+    against: str | None = None
+    """The `use` that it attacks; None for an answer that any signal may be shown."""
     truth: bool | None = None
     """Whether it is right, where that is known from how it was made."""
     labels: Mapping[str, bool] = field(default_factory=dict)
@@ -56,6 +60,22 @@ def made(task: Task, how: str, artefacts: Json, truth: bool | None = None) -> Su
     name = f"{task.task_id}:{how}"
     episode = Episode(rollout_id=name, task=task, outcome=outcome)
     return Subject(episode, made=how, truth=truth)
+
+
+def attack_subjects(
+    tasks: Iterable[Task], composition: Composition, *, slow: bool = False
+) -> list[Subject]:
+    """Known attacks on each verifier of a composition, on each task; slow ones only if asked."""
+    chosen = list(tasks)
+    return [
+        replace(
+            made(task, f"attack {attack.name}", attack.artefacts(task), truth=False), against=use
+        )
+        for use in dict.fromkeys(signal.use for signal in composition.signals)
+        for attack in known_attacks(use)
+        if slow or not attack.slow
+        for task in chosen
+    ]
 
 
 def grouped(subjects: Iterable[Subject]) -> Iterator[list[int]]:

@@ -37,6 +37,8 @@ def same(expected: Any, got: Any, tolerance: Tolerance = EXACT) -> bool:
         return False
     if type(expected) is float:
         return expected == got or (math.isnan(expected) and math.isnan(got))
+    if type(expected) is complex:
+        return same(expected.real, got.real) and same(expected.imag, got.imag)
     if type(expected) in (list, tuple):
         return len(expected) == len(got) and all(
             same(a, b, tolerance) for a, b in zip(expected, got, strict=True)

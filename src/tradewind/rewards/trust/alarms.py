@@ -59,6 +59,8 @@ class AlarmConfig(Config):
     """Share of null rollouts."""
     null_window: int = Field(default=200, ge=10)
     """Graded rollouts that are looked at."""
+    null_least: int = Field(default=40, ge=1)
+    """Graded rollouts before their nulls say anything: a run may begin before its product does."""
     jump: Action = Action.WARN
     """Without judges a leap is usually a discovery, so the default only warns."""
     jump_mad: float = Field(default=4.0, gt=0)
@@ -139,7 +141,7 @@ def ring(window: Window, config: AlarmConfig) -> list[Alarm]:
 def _nulls(graded: Sequence[GradedNull], config: AlarmConfig) -> Iterator[Alarm]:
     nulls = [found for found in graded if found.null]
     bound = wilson_lower(len(nulls), len(graded), config.level)
-    if bound <= config.null_warn:
+    if len(graded) < config.null_least or bound <= config.null_warn:
         return
     kinds = Counter(found.kind for found in nulls)
     classes = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())

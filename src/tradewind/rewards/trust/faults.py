@@ -57,6 +57,9 @@ class FaultName(StrEnum):
 
 _ALWAYS_THE_SAME = (FaultName.EMPTY, FaultName.MASTER_KEY, FaultName.KNOWN_TRUTH)
 
+_LEAST_ASKED = 20
+"""Verdicts before their nulls say anything: a judge may be restarted."""
+
 FEATURE_FAULTS = {
     "length": FaultName.VERBOSITY,
     "markdown": FaultName.VERBOSITY,
@@ -220,6 +223,8 @@ def null_faults(evidence: Evidence, config: TrustConfig) -> Iterator[Fault]:
     """Too many calls without a verdict."""
     asked = evidence.asked[-config.window :]
     nulls = sum(null for _, null in asked)
+    if len(asked) < _LEAST_ASKED:
+        return
     if wilson_lower(nulls, len(asked), config.alarm_level) > config.null_rate:
         yield Fault(FaultName.NULLS, f"{nulls} of its last {len(asked)} verdicts were null")
 

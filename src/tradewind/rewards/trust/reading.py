@@ -30,7 +30,8 @@ def read_evidence(ledger: Ledger, judge: Judge) -> Evidence:
             if p.kind is ProbeKind.HELDOUT and p.values and p.expected is not None
             if p.rollout_id in tasks
         ],
-        asked=[(found.at, found.value is None) for found in judged],
+        # A null without evidence is not the judge's: the rollout was not gradable.
+        asked=[(f.at, f.value is None) for f in judged if f.value is not None or f.evidence],
     )
 
 

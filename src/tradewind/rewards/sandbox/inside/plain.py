@@ -39,8 +39,16 @@ class Other:
         return f"<{self.name}, which is not plain data>"
 
 
-def encode(value: Any, depth: int = 0) -> Any:
-    """`value` as data for JSON; raises `ValueError` if it is nested too deep."""
+def named(value: Any) -> dict[str, Any]:
+    """What is said of a value that is not plain: the name of its class."""
+    return {"other": str(getattr(type(value), "__name__", "?"))[:80]}
+
+
+def encode(value: Any, other: Any = named, depth: int = 0) -> Any:
+    """`value` as data for JSON; `other` writes what is not plain.
+
+    Raises `ValueError` if it is nested too deep.
+    """
     kind = type(value)
     if value is None or kind in (bool, str, float):
         return value
@@ -48,60 +56,68 @@ def encode(value: Any, depth: int = 0) -> Any:
         return value if -_LARGEST < value < _LARGEST else {"int": hex(value)}
     if depth >= _DEEPEST:
         raise ValueError(f"it is nested more than {_DEEPEST} deep")
-    if kind is list:
-        return [encode(item, depth + 1) for item in value]
-    if kind in (tuple, set, frozenset):
-        return {kind.__name__: [encode(item, depth + 1) for item in value]}
-    if kind is dict:
-        return {"dict": [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in value.items()]}
     if kind is bytes:
         return {"bytes": value.hex()}
     if kind is complex:
         return {"complex": [value.real, value.imag]}
-    return {"other": str(getattr(kind, "__name__", "?"))[:80]}
+
+    def inner(item: Any) -> Any:
+        return encode(item, other, depth + 1)
+
+    if kind is list:
+        return [inner(item) for item in value]
+    if kind in (tuple, set, frozenset):
+        return {kind.__name__: [inner(item) for item in value]}
+    if kind is dict:
+        return {"dict": [[inner(key), inner(item)] for key, item in value.items()]}
+    return other(value)
 
 
-def decode(data: Any) -> Any:
+def decode(data: Any, refer: Any = None) -> Any:
     """The value that `encode` was given; raises `ValueError` for anything it cannot have written.
 
-    A member of a set or a key that cannot be hashed makes the whole an `Other`.
+    `refer` reads {"ref": ...}, where both sides have agreed on one. A member of a set or a key
+    that cannot be hashed makes the whole an `Other`.
     """
     try:
-        return _decode(data)
+        return _decode(data, refer)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
 
 
-def _decode(data: Any) -> Any:
+def _decode(data: Any, refer: Any) -> Any:
     if data is None or type(data) in (bool, str, float, int):
         return data
     if type(data) is list:
-        return [_decode(item) for item in data]
+        return [_decode(item, refer) for item in data]
     if type(data) is not dict or len(data) != 1:
         raise ValueError("it is not plain data")
     ((kind, inner),) = data.items()
     try:
+        if kind == "ref" and refer is not None:
+            return refer(inner)
+        if kind in _HOLDING:
+            return _hold(kind, inner, refer)
         return _READ[kind](inner)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise ValueError("it is not plain data") from error
 
 
-def _hashable(build: Any) -> Any:
-    def read(items: list[Any]) -> Any:
-        try:
-            return build(items)
-        except TypeError:
-            return Other("a set or dict of what cannot be hashed")
+_HOLDING = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
 
-    return read
+
+def _hold(kind: str, inner: Any, refer: Any) -> Any:
+    items = [_decode(item, refer) for item in inner]
+    if kind == "dict":
+        items = [(key, item) for key, item in items]  # refuses what is no pair
+    try:
+        return _HOLDING[kind](items)
+    except TypeError:
+        return Other(f"a {kind} of what cannot be hashed")
 
 
 _READ: dict[str, Any] = {
     "int": lambda text: int(text, 16),
-    "tuple": lambda items: tuple(_decode(item) for item in items),
-    "set": _hashable(lambda items: {_decode(item) for item in items}),
-    "frozenset": _hashable(lambda items: frozenset(_decode(item) for item in items)),
-    "dict": _hashable(lambda items: {_decode(key): _decode(value) for key, value in items}),
     "bytes": bytes.fromhex,
     "complex": lambda parts: complex(float(parts[0]), float(parts[1])),
     "other": lambda name: Other(str(name)),

@@ -1,0 +1,162 @@
+"""The ladder: signals of known worth, measured on real answers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import pytest
+
+from tradewind.rewards.admission.admit import verifiable
+from tradewind.rewards.config import Composition
+from tradewind.rewards.ladder.labels import read_labels
+from tradewind.rewards.ladder.options import LadderOptions
+from tradewind.rewards.ladder.rank import decide, rank
+from tradewind.rewards.ladder.rung import Rung, Use
+from tradewind.rewards.ladder.subject import Subject, made, made_subjects
+from tradewind.rewards.panel import Panel
+from tradewind.rewards.signal import Kind
+from tradewind.rewards.trust.statistics import usable_signal
+from tradewind.types import Episode, Outcome, UserError
+
+
+@pytest.fixture(scope="module")
+def answers(desk) -> list[Subject]:
+    with closing(Panel(verifiable(Composition(signals=(desk.rows,))))) as panel:
+        return made_subjects(desk.tasks, panel, 8)
+
+
+def rungs(desk, subjects, *names, **options):
+    signals = [desk.rows if name == "resultset" else desk.signal(name) for name in names]
+    found = rank(signals, subjects, LadderOptions(**options))
+    return {rung.name: rung for rung in found}
+
+
+def test_the_executable_check_wins_and_the_necessary_one_becomes_a_gate(desk, answers):
+    found = rungs(desk, answers, "form", "always", "resultset")
+    assert next(iter(found)) == "resultset"
+    assert found["resultset"].verdict is Use.USE
+    assert found["resultset"].usable > 0.9
+    assert found["form"].verdict is Use.GATE
+    assert found["form"].false_no == 0 < found["form"].false_yes < 1
+    assert found["form"].compared_with["resultset"] > 100  # mutants, by the more verifiable signal
+    assert found["always"].verdict is Use.REFUSE
+
+
+def test_a_signal_that_draws_lots_is_refused_for_its_repeats(desk, answers):
+    coin = rungs(desk, answers, "coin", "resultset")["coin"]
+    assert coin.verdict is Use.REFUSE
+    assert coin.determinism < 0.8
+    assert "repeats of the same answer" in coin.reason
+
+
+def test_a_signal_that_always_fails_is_refused_and_loses_nothing(desk, answers):
+    broken = rungs(desk, answers[:60], "broken", "resultset")["broken"]
+    assert (broken.verdict, broken.nulls) == (Use.REFUSE, broken.n)
+    assert "verdicts are null" in broken.reason
+
+
+def test_an_attack_that_pays_is_named_and_keeps_a_signal_from_being_the_reward(desk, answers):
+    alone = rungs(desk, answers, "always")["always"]
+    assert set(alone.passed_attacks) == {"no-op", "empty", "constant", "master key", "echo"}
+    assert alone.survived == 0
+    assert alone.verdict is Use.REFUSE
+
+
+def test_usable_signal_is_phi_squared_at_the_pass_rate_of_the_run(desk, answers):
+    form = rungs(desk, answers, "form", "resultset", pass_rate=0.05)["form"]
+    assert form.rate == 0.05
+    assert form.usable == pytest.approx(usable_signal(0.05, form.false_yes, form.false_no))
+    assert form.usable < rungs(desk, answers, "form", "resultset", pass_rate=0.5)["form"].usable
+
+
+def stored(task, number: int, sql: str, group: str, **labels: bool) -> Subject:
+    outcome = Outcome(status="completed", artefacts={"sql": sql})
+    episode = Episode(rollout_id=f"{group}-r{number}", task=task, outcome=outcome)
+    return Subject(episode, group=group, labels=labels)
+
+
+def test_discrimination_is_counted_inside_groups_and_null_variance_shows(desk):
+    subjects = []
+    for number, task in enumerate(desk.tasks[:20]):
+        right, wrong = task.reference["sql"], "select 0"
+        for index, sql in enumerate((right, wrong) if number < 15 else (right, right)):
+            subjects.append(stored(task, index, sql, f"g{number}"))
+    found = rungs(desk, subjects, "resultset", "always", "strict", evidence=10)
+    assert found["resultset"].spread == 0.75
+    assert (found["always"].spread, found["always"].concordance) == (0.0, 0.5)
+    assert found["strict"].concordance == 1.0
+    assert found["resultset"].rate == pytest.approx(25 / 40)
+
+
+def test_labels_of_people_outrank_everything_and_may_speak_of_one_signal(desk):
+    subjects = []
+    for number, task in enumerate(desk.tasks):
+        right = task.reference["sql"]
+        # People say that what the verifier calls right is wrong, and the other way round.
+        subjects.append(stored(task, 0, right, f"g{number}", **{"": False, "form": True}))
+        subjects.append(stored(task, 1, "select 0", f"g{number}", **{"": True, "form": False}))
+    found = rungs(desk, subjects, "resultset", "form")
+    assert found["resultset"].agreement == 0.0
+    assert found["resultset"].verdict is Use.REFUSE
+    assert found["form"].agreement == 1.0
+    assert found["form"].compared_with == {"labels": len(subjects)}
+
+
+def test_too_few_known_answers_decide_nothing(desk):
+    few = [made(task, "oracle", {"sql": task.reference["sql"]}, True) for task in desk.tasks[:5]]
+    only = rungs(desk, few, "resultset")["resultset"]
+    assert only.verdict is Use.MONITOR
+    assert "no right and wrong answers are known" in only.reason
+
+
+def rung(**changes) -> Rung:
+    values = {"name": "tone", "use": "judge", "role": "weighted", "kind": Kind.JUDGED}
+    values |= {"version": "1", "n": 200, "nulls": 0, "right": 100, "wrong": 100, "rate": 0.5}
+    values |= {"false_yes": 0.05, "false_no": 0.05, "usable": 0.81, "seconds": 1.0}
+    return Rung.model_validate({**values, **changes})
+
+
+ABOVE = rung(name="rows", use="resultset", kind=Kind.EXECUTABLE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "above", "verdict", "said"),
+    [
+        ({}, None, Use.USE, "81% of the signal is left at a pass rate of 50%"),
+        ({}, ABOVE, Use.MONITOR, "rows serves and is more verifiable"),
+        ({"usable": 0.3}, None, Use.MONITOR, "only 30% of the signal is left"),
+        ({"determinism": 0.85}, None, Use.REFUSE, "only 85% agree, 90% must"),
+        ({"determinism": 0.95}, None, Use.USE, ""),
+        ({"determinism": 0.95, "kind": Kind.CHECK}, None, Use.REFUSE, "98% must"),
+        ({"nulls": 30}, None, Use.REFUSE, "30 of its 200 verdicts are null"),
+        ({"passed_attacks": {"echo": "9 of 9"}}, None, Use.REFUSE, "falls for known attacks: echo"),
+        ({"false_yes": 0.6, "false_no": 0.4}, None, Use.REFUSE, "as often as right ones"),
+        ({"kind": Kind.BEHAVIOUR}, None, Use.MONITOR, "how the agent went about it"),
+        ({"wrong": 3}, None, Use.MONITOR, "3 wrong answers; 20 of each are needed"),
+        ({"usable": None}, None, Use.MONITOR, "no right and wrong answers are known"),
+        (
+            {"kind": Kind.CHECK, "usable": 0.3, "false_no": 0.01, "false_yes": 0.5},
+            None,
+            Use.GATE,
+            "turns down 50% of what is wrong and 1% of what is right",
+        ),
+        ({"usable": 0.3, "false_no": 0.0, "false_yes": 0.5}, None, Use.MONITOR, "only 30%"),
+    ],
+)
+def test_each_verdict_has_its_reason(changes, above, verdict, said):
+    found, reason = decide(rung(**changes), above, LadderOptions())
+    assert found is verdict
+    assert said in reason
+
+
+def test_labels_are_read_line_by_line_and_a_bad_line_is_named(tmp_path):
+    file = tmp_path / "labels.jsonl"
+    rows = [{"rollout_id": "a", "label": 1}, {"rollout_id": "a", "label": False, "signal": "tone"}]
+    file.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
+    assert read_labels(file) == {"a": {"": True, "tone": False}}
+    file.write_text('{"rollout_id": "a"}\n')
+    with pytest.raises(UserError, match=r"line 1 of the labels .*label: Field required"):
+        read_labels(file)
+    with pytest.raises(UserError, match="labels cannot be read"):
+        read_labels(tmp_path / "nothing")
