@@ -60,6 +60,9 @@ class ControllerConfig(Config):
     """Longest pause between two looks at what is due, in seconds."""
     max_wait_s: float = Field(default=30.0, gt=0)
     """Longest that a request for a lease is held open, in seconds."""
+    max_waiting: int = Field(default=1024, ge=1)
+    """Requests for leases that are held open at the same time; more get 429 with Retry-After, and a
+    tenant that has as many as it may hold leases, too."""
     stall_s: float = Field(default=30.0, gt=0)
     """Without any progress for so long, the cause and its owner become an event, in seconds."""
     silent_s: float = Field(default=15.0, gt=0)

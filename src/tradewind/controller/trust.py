@@ -15,6 +15,9 @@ from tradewind.types.trust import Pause, Standing, TrustState
 
 log = logging.getLogger("controller")
 
+WATCHERS = ("exploits", "effort")
+"""Built-in signals whose evidence says how many tools were used, and what they touched."""
+
 
 class TrustWatch:
     """Feed it the time; it writes standings, events and pauses."""
@@ -24,6 +27,8 @@ class TrustWatch:
         self._looked_at = 0.0
         self._rung: dict[str, str] = {}
         """What the last look rang, by alarm: each is said once, and again after it was silent."""
+        self._named: set[str] = set()
+        """Rollouts that were named for a person to look at."""
 
     def look(self, now: float) -> None:
         """Decide and ring, unless the last look was a moment ago."""
@@ -52,8 +57,20 @@ class TrustWatch:
             groups=ledger.newest_groups(steps * config.groups_per_step, since),
             nulls=ledger.newest_nulls(config.alarms.null_window, since),
             groups_per_step=config.groups_per_step,
+            watched=ledger.newest_watched(config.alarms.watched_window, since, self._watchers()),
+            delivery=ledger.newest_delivery(config.alarms.null_window, since),
             untrusted=self._untrusted(since),
         )
+
+    def _all_new(self, alarm: Alarm) -> bool:
+        """Whether a whole new sample is there to be looked at, while the alarm goes on ringing."""
+        return bool(alarm.rollouts) and self._named.isdisjoint(alarm.rollouts)
+
+    def _watchers(self) -> list[str]:
+        """Signals of the composition in use that write down what an agent did."""
+        used = self._ledger.composition()
+        signals = () if used is None else Composition.model_validate(used[1]).signals
+        return [signal.name for signal in signals if signal.use in WATCHERS]
 
     def _untrusted(self, since: float) -> str | None:
         """Why nothing can be rewarded although it could before somebody was quarantined."""
@@ -107,7 +124,8 @@ class TrustWatch:
             pause = Pause(alarm=alarm.name, cause=alarm.sentence, at=now)
             if self._ledger.pause_training(pause):
                 log.error("training is paused: %s", alarm.sentence)
-        elif alarm.name not in self._rung:
+        elif alarm.name not in self._rung or self._all_new(alarm):
+            self._named.update(alarm.rollouts)
             log.warning("%s: %s", alarm.name, alarm.sentence)
             kind = f"alarm.{alarm.name}"
             self._ledger.event(

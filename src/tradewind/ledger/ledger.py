@@ -12,6 +12,7 @@
                 judges, probes, labels, standings        trust.py
     trainer     claimable, commit_step                   steps.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
+    operators   payloads that nothing needs              collect.py
 
 A process killed between any two calls leaves a state from which the next one goes on: what is
 in flight is held by a lease or claim that runs out, what is due (refill, close, re-queue) is
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from tradewind.ledger.aside import Aside
 from tradewind.ledger.audit import Audit
+from tradewind.ledger.collect import Collection
 from tradewind.ledger.compositions import Compositions
 from tradewind.ledger.evals import Evals
 from tradewind.ledger.events import Observations
@@ -59,5 +61,6 @@ class Ledger(
     Trust,
     Windows,
     Audit,
+    Collection,
 ):
     """`Ledger.open(url_or_path)`; share it between threads, open it anew in each process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
@@ -12,6 +13,7 @@ from tradewind.ledger.run import read_meta
 from tradewind.ledger.tables import credits, groups, outcomes, rollouts, run, scores, turns
 from tradewind.types.group import GroupState, Purpose
 from tradewind.types.ids import GroupId, RolloutId
+from tradewind.types.record import Json
 from tradewind.types.trust import Pause
 
 PAUSED, RESUMED = "training_paused", "training_resumed_at"
@@ -49,6 +51,27 @@ class GradedNull:
 
     null: bool
     kind: str | None
+
+
+@dataclass(frozen=True)
+class WatchedRollout:
+    """What behaviour signals wrote down about a rollout that earned a reward."""
+
+    rollout_id: RolloutId
+    reward: float
+    acts: int | None
+    """Tool calls; None if no signal of the composition counts them."""
+    touched: tuple[str, ...]
+    """Classes of exploits that the monitor has seen signs of."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Tokens of rollouts that have ended."""
+
+    sampled: int = 0
+    delivered: int = 0
+    """In answers that reached their agent whole."""
 
 
 class Windows(Database):
@@ -95,6 +118,62 @@ class Windows(Database):
             for row in reversed(rows)
         ]
 
+    def newest_watched(
+        self, n: int, since: float, sources: Collection[str]
+    ) -> list[WatchedRollout]:
+        """The newest `n` rewarded rollouts of training groups that closed after `since`, oldest
+        first, with the evidence of these signals; none if there are no such signals.
+        """
+        if not sources:
+            return []
+        with self.read() as conn:
+            rewarded = conn.execute(
+                select(rollouts.c.rollout_id, credits.c.reward)
+                .join(credits, credits.c.rollout_id == rollouts.c.rollout_id)
+                .join(groups, groups.c.group_id == rollouts.c.group_id)
+                .where(
+                    groups.c.purpose == Purpose.TRAIN.value,
+                    groups.c.closed_at > since,
+                    credits.c.reward.is_not(None),
+                )
+                .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
+                .limit(n)
+            ).all()
+            rows = conn.execute(
+                select(scores.c.rollout_id, scores.c.evidence)
+                .where(
+                    scores.c.rollout_id.in_([row.rollout_id for row in rewarded]),
+                    scores.c.source.in_(sources),
+                )
+                .order_by(scores.c.rollout_id, scores.c.source)
+            )
+            evidence: dict[RolloutId, Json] = {}
+            for row in rows:
+                evidence.setdefault(row.rollout_id, {}).update(row.evidence)
+        return [
+            _watched(row.rollout_id, row.reward, evidence.get(row.rollout_id, {}))
+            for row in reversed(rewarded)
+        ]
+
+    def newest_delivery(self, n: int, since: float) -> Delivery:
+        """Tokens of the newest `n` rollouts that ended after `since` and were graded."""
+        newest = (
+            select(rollouts.c.rollout_id)
+            .join(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
+            .where(rollouts.c.state == "graded", outcomes.c.at > since)
+            .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
+            .limit(n)
+        )
+        with self.read() as conn:
+            ids = list(conn.execute(newest).scalars())
+            rows = conn.execute(
+                select(turns.c.delivered, func.sum(turns.c.tokens).label("tokens"))
+                .where(turns.c.rollout_id.in_(ids))
+                .group_by(turns.c.delivered)
+            )
+            tokens = {bool(row.delivered): int(row.tokens or 0) for row in rows}
+        return Delivery(sum(tokens.values()), tokens.get(True, 0))
+
     def pause_training(self, pause: Pause) -> bool:
         """Stop opening and leasing training groups; False if it is paused already."""
         with self.write() as conn:
@@ -129,6 +208,17 @@ class Windows(Database):
         """When a person last let training go on; 0 if nobody had to."""
         with self.read() as conn:
             return float(read_meta(conn, RESUMED) or 0.0)
+
+
+def _watched(rollout: RolloutId, reward: float, evidence: Json) -> WatchedRollout:
+    """`acts` is the monitor's word, `call_count` that of the effort."""
+    acts = evidence.get("acts", evidence.get("call_count"))
+    return WatchedRollout(
+        rollout_id=rollout,
+        reward=reward,
+        acts=acts if isinstance(acts, int) else None,
+        touched=tuple(evidence.get("by_class") or ()),
+    )
 
 
 def _members(conn: Connection, ids: list[GroupId]) -> dict[GroupId, list[RewardedRollout]]:

@@ -4,10 +4,13 @@
     jump       the mean reward leaps from one step to the next: a discovery, or an exploit
     length     inside groups the longer answers win, more and more
     short      full reward for unusually little: a sample for people to look at
+    idle       full reward without one tool call, where most rollouts make some
+    touched    full reward with signs of an exploit: tests read, caches opened
+    delivered  too few of the sampled tokens reached their agents
     untrusted  a judge was quarantined and no signal is left that can be believed
 
-Judges have alarms of their own (`faults.py`); the share of tokens that reach their agents is
-watched by the gateway.
+Judges have alarms of their own (`faults.py`). `idle` and `touched` need a behaviour signal or a
+monitor in the composition. The gateway watches delivered tokens, too, but it stops nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from statistics import mean, median
 
 from pydantic import Field
 
-from tradewind.ledger.windows import GradedNull, RewardedGroup
+from tradewind.ledger.windows import Delivery, GradedNull, RewardedGroup, WatchedRollout
 from tradewind.rewards.trust.statistics import spearman_within, wilson_lower
 from tradewind.types.config import Config
 
@@ -76,6 +79,20 @@ class AlarmConfig(Config):
     """What is done about full reward for unusually little."""
     short_share: float = Field(default=0.25, gt=0, lt=1)
     """Of the median number of tokens: an answer below it is unusually short."""
+    idle: Action = Action.WARN
+    """What is done about full reward without a tool call."""
+    touched: Action = Action.WARN
+    """What is done about full reward with signs of an exploit; a tripwire does more."""
+    watched_window: int = Field(default=256, ge=8)
+    """Rewarded rollouts that are looked at for both."""
+    delivered: Action = Action.PAUSE
+    """At `delivered_stop`; at `delivered_warn` it warns."""
+    delivered_warn: float = Field(default=0.98, gt=0, le=1)
+    """Share of sampled tokens that reached their agents."""
+    delivered_stop: float = Field(default=0.95, gt=0, le=1)
+    """The same."""
+    delivered_least: int = Field(default=20_000, ge=1)
+    """Sampled tokens before there is a share to speak of."""
     untrusted: Action = Action.PAUSE
     """What is done when a quarantine leaves nothing that can be rewarded."""
 
@@ -87,6 +104,8 @@ class Alarm:
     name: str
     action: Action
     sentence: str
+    rollouts: tuple[str, ...] = ()
+    """Those that a person should look at."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +115,8 @@ class Window:
     groups: Sequence[RewardedGroup] = ()
     nulls: Sequence[GradedNull] = ()
     groups_per_step: int = 1
+    watched: Sequence[WatchedRollout] = ()
+    delivery: Delivery | None = None
     untrusted: str | None = None
     """Why no signal is left that can be believed, if so."""
 
@@ -107,6 +128,9 @@ def ring(window: Window, config: AlarmConfig) -> list[Alarm]:
         *_jump(window, config),
         *_length(window.groups, config),
         *_short(window.groups, config),
+        *_idle(window.watched, config),
+        *_touched(window.watched, config),
+        *_delivered(window.delivery, config),
     ]
     if window.untrusted is not None:
         found.append(Alarm("untrusted", config.untrusted, window.untrusted))
@@ -193,6 +217,47 @@ def _short(groups: Sequence[RewardedGroup], config: AlarmConfig) -> Iterator[Ala
             f"{len(found)} rollouts earned everything with fewer than {least:.0f} tokens; look at "
             + ", ".join(found[-SHOWN:]),
         )
+
+
+def _idle(watched: Sequence[WatchedRollout], config: AlarmConfig) -> Iterator[Alarm]:
+    counted = [r for r in watched if r.acts is not None]
+    # Where most do without tools, doing without is no sign of anything.
+    if not counted or median(r.acts or 0 for r in counted) < 1:
+        return
+    found = [r.rollout_id for r in counted if r.acts == 0 and r.reward >= 1]
+    if found:
+        yield _to_review("idle", config.idle, found, "earned everything without one tool call")
+
+
+def _touched(watched: Sequence[WatchedRollout], config: AlarmConfig) -> Iterator[Alarm]:
+    found = [r for r in watched if r.touched and r.reward >= 1]
+    if found:
+        kinds = Counter(kind for r in found for kind in r.touched)
+        named = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+        ids = [r.rollout_id for r in found]
+        said = f"earned everything with signs of an exploit ({named})"
+        yield _to_review("touched", config.touched, ids, said)
+
+
+def _to_review(name: str, action: Action, found: Sequence[str], said: str) -> Alarm:
+    """The newest ones are named: their traces are still at hand."""
+    sample = tuple(found[-SHOWN:])
+    return Alarm(name, action, f"{len(found)} rollouts {said}; look at {', '.join(sample)}", sample)
+
+
+def _delivered(delivery: Delivery | None, config: AlarmConfig) -> Iterator[Alarm]:
+    if delivery is None or delivery.sampled < config.delivered_least:
+        return
+    share = delivery.delivered / delivery.sampled
+    if share >= config.delivered_warn:
+        return
+    stops = share < config.delivered_stop
+    yield Alarm(
+        "delivered",
+        config.delivered if stops else min(config.delivered, Action.WARN, key=_severity),
+        f"only {share:.3f} of {delivery.sampled} sampled tokens reached their agents, allowed is "
+        f"{config.delivered_stop if stops else config.delivered_warn:g}",
+    )
 
 
 def _tokens(groups: Sequence[RewardedGroup]) -> float:
