@@ -93,11 +93,10 @@ class TrustWatch:
 
     def _say_what_it_trained(self, fallen: Standing, now: float) -> None:
         """Which versions a judge had a part in that is quarantined now, and the way back."""
-        history = [s for s in self._ledger.standings(fallen.signal) if s.version == fallen.version]
-        weighed = [standing.at for standing in history if standing.factor > 0]
-        trained = [
-            s.version for s in self._ledger.steps() if weighed and s.committed_at > weighed[0]
-        ]
+        history = self._ledger.standings(fallen.signal)
+        weighed = [s.at for s in history if s.version == fallen.version and s.factor > 0]
+        steps = self._ledger.steps() if weighed else []
+        trained = [step.version for step in steps if step.committed_at > weighed[0]]
         if not trained:
             return
         before = trained[0] - 1

@@ -29,7 +29,7 @@ def judged_figures(ledger: Ledger, curves: Mapping[str, Sequence[CurvePoint]]) -
     figures: dict[str, Any] = {}
     for judge in ledger.judges():
         standing = ledger.standing(judge.signal, judge.version)
-        about = {
+        about: dict[str, Any] = {
             "state": "unknown" if standing is None else standing.state.value,
             "factor": 0.0 if standing is None else standing.factor,
             "faults": [] if standing is None else list(standing.faults),
@@ -64,9 +64,9 @@ def judged_chart(signal: str, curve: Sequence[CurvePoint]) -> str:
 
 def _curve(ledger: Ledger, judge: Judge) -> list[CurvePoint]:
     said: dict[str, list[float]] = {}
-    for label in ledger.labels(judge.signal):
-        if label.source is LabelSource.PERSON and label.sampling is Sampling.RANDOM:
-            said.setdefault(label.rollout_id, []).append(label.value)
+    for one in ledger.labels(judge.signal):
+        if one.source is LabelSource.PERSON and one.sampling is Sampling.RANDOM:
+            said.setdefault(one.rollout_id, []).append(one.value)
     with ledger.read() as conn:
         rows = _trained(conn, judge)
     verdicts = []

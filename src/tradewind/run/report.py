@@ -102,13 +102,7 @@ def _cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
                 False,
             )
         )
-    if len({component.name for component in data.components}) > 1:
-        chart = charts.components_chart(data.components)
-        sentence = "Each signal by itself, as it was given, before weights."
-        made.append(("Components of the reward", sentence, chart, True))
-    for signal, curve in data.judged.items():
-        sentence = "What the judge said, and what labels make of it (95 % band)."
-        made.append((f"Judged: {signal}", sentence, judged_chart(signal, curve), False))
+    made += _signal_cards(data)
     if data.losses:
         chart = charts.loss_chart(data.losses)
         made.append(("Mid-training", "Loss on documents that were held out.", chart, False))
@@ -136,6 +130,19 @@ def _cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
 def _named(causes: Mapping[str, str]) -> str:
     rows = "".join(f"<li><b>{escape(k)}</b>: {escape(v)}</li>" for k, v in causes.items())
     return f"<ul>{rows}</ul>"
+
+
+def _signal_cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
+    """What the reward is made of, and what labels make of its judges."""
+    made: list[tuple[str, str, str, bool]] = []
+    if len({component.name for component in data.components}) > 1:
+        chart = charts.components_chart(data.components)
+        sentence = "Each signal by itself, as it was given, before weights."
+        made.append(("Components of the reward", sentence, chart, True))
+    for signal, curve in data.judged.items():
+        sentence = "What the judge said, and what labels make of it (95 % band)."
+        made.append((f"Judged: {signal}", sentence, judged_chart(signal, curve), False))
+    return made
 
 
 def _card(title: str, sentence: str, picture: str, wide: bool) -> str:

@@ -8,7 +8,7 @@ from tradewind.rewards.trust.curve import SteppedVerdict, corrected_curve
 
 
 def verdicts(steps: int, label_share: float, seed: int = 1) -> list[SteppedVerdict]:
-    """The truth stays at 0.4; from the tenth step on the judge is fooled by half of what is wrong."""
+    """The truth stays at 0.4; from the tenth step on half of what is wrong fools the judge."""
     rng = random.Random(seed)
     found = []
     for step in range(steps):
