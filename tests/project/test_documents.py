@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/architecture.md", "docs/vllm.md", "docs/environments.md", "docs/rewards.md"]
+PAGES = [
+    "README.md",
+    "docs/architecture.md",
+    "docs/vllm.md",
+    "docs/environments.md",
+    "docs/rewards.md",
+]
 
 
 def stops(page: str) -> list[tuple[int, list[str]]]:
