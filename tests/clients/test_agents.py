@@ -33,7 +33,7 @@ from tradewind.trainer.step import Trainer
 from tradewind.types import ClosedGroup, Fingerprint
 
 FULL = bool(os.environ.get("TRADEWIND_FULL"))
-STEPS, GROUPS, GAIN = (16, 8, 0.4) if FULL else (6, 4, 0.1)
+STEPS, GROUPS, GAIN = (16, 8, 0.25) if FULL else (6, 4, 0.1)
 TASK = "Paint the wall."
 COLOURS = ("red", "blue")
 DONE = call("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")

@@ -103,6 +103,8 @@ class Reply:
     status: int = 200
     drop: tuple[int, ...] = ()
     """Positions of ids of the text that are left out."""
+    alive_s: float = 0.0
+    """Says for so long that it lives, before it says anything else."""
     silent_end: bool = False
     """Dies between the last id and the last line."""
 
@@ -158,6 +160,10 @@ class FakePool:
         if reply.error:
             yield _line([], [], self.version, error=reply.error)
             return
+        until = time.monotonic() + reply.alive_s
+        while time.monotonic() < until:
+            yield _line([], [], self.version)
+            await asyncio.sleep(0.05)
         ids = list(self.renderer.encode(reply.text)) + ([258] if reply.ends else [])
         ids = [token for position, token in enumerate(ids) if position not in reply.drop]
         full, ids = len(ids), ids[: asked.max_tokens]

@@ -45,7 +45,7 @@ def test_budget_counts_tokens_of_answers_that_were_lost(bare_world):
     world = bare_world
     world.start(pool_attempts=1)
     lease = world.lease(token_budget=6)
-    world.paris.script.append(world.reply("hello!", die_after=5))
+    world.paris.script.extend([world.reply("hello!", die_after=5), world.reply(error="dead")])
     with pytest.raises(openai.InternalServerError):
         world.ask(lease.model_key, "hi")
     world.stop()

@@ -102,11 +102,32 @@ def test_when_every_attempt_fails_the_agent_gets_503_and_the_turn_is_lost(bare_w
     assert [t.state.value for t in world.turns(lease)] == ["lost"]
 
 
+def test_attempts_that_brought_tokens_do_not_count(bare_world):
+    """Each withdrawal of an unproven version ends the running requests of its pool."""
+    world = bare_world
+    world.start(pool_attempts=2, pool_cooloff_s=0.0)
+    lease = world.lease()
+    lost = [world.reply(letter + "...", die_after=1) for letter in "abcde"]
+    world.paris.script.extend([*lost, world.reply("f")])
+    assert world.ask(lease.model_key, "hi").choices[0].message.content == "abcdef"
+    assert len(world.paris.requests) == 6
+    assert len({request.request_id for request in world.paris.requests}) == 6
+
+
+def test_signs_of_life_keep_a_pool_that_may_not_tell_its_tokens_yet(bare_world):
+    world = bare_world
+    world.start(pool_silence_s=0.5)
+    lease = world.lease()
+    world.paris.script.append(world.reply("hello", alive_s=1.0))
+    answer = world.ask(lease.model_key, "hi").choices[0]
+    assert (answer.message.content, len(world.paris.requests)) == ("hello", 1)
+
+
 def test_answer_that_breaks_in_mid_stream_ends_in_an_error_not_in_a_short_answer(bare_world):
     world = bare_world
     world.start(pool_attempts=1)
     lease = world.lease()
-    world.paris.script.append(world.reply("hello", die_after=3))
+    world.paris.script.extend([world.reply("hello", die_after=3), world.reply(error="dead")])
     stream = world.ask(lease.model_key, "hi", stream=True)
     with pytest.raises(openai.APIError, match="could not be finished"):
         list(stream)

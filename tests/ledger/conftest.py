@@ -140,7 +140,7 @@ class Play:
             rollout_id=rollout, source="rows", source_version="1", value=value, cause=cause
         )
 
-    def rollout(self, value: float | None = 1.0, *versions: int, served=()) -> str:
+    def rollout(self, value: float | None = 1.0, *versions: int, served=(), cause=None) -> str:
         """Lease, call the model once, report, grade."""
         leased = self.lease(served)
         assert leased is not None, "nothing to lease"
@@ -148,7 +148,8 @@ class Play:
         self.finish(leased.rollout_id)
         claimed = self.ledger.claim_finished("g1", 100, self.now, 10.0)
         assert leased.rollout_id in [c.rollout_id for c in claimed]
-        self.ledger.write_scores(leased.rollout_id, [self.score(leased.rollout_id, value)])
+        score = self.score(leased.rollout_id, value, cause)
+        self.ledger.write_scores(leased.rollout_id, [score])
         return leased.rollout_id
 
     def close(self) -> list[str]:

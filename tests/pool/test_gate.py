@@ -132,6 +132,7 @@ def test_tokens_of_a_version_leave_before_its_proof(pool: Pool) -> None:
         pool.holds()
         said.append(pool.report().detail)
         assert all(client.versions(kind.name) == {1} for kind in KINDS)
+        assert all(not client.chunks[kind.name][-1].ids for kind in KINDS), "a sign of life"
 
     pool.during_proof = look
     assert pool.next().version == 2

@@ -6,13 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    "README.md",
-    "docs/architecture.md",
-    "docs/vllm.md",
-    "docs/environments.md",
-    "docs/rewards.md",
-]
+PAGES = ["README.md"]
+PAGES += [f"docs/{page}.md" for page in ("architecture", "vllm", "environments", "rewards")]
 
 
 def stops(page: str) -> list[tuple[int, list[str]]]:

@@ -7,84 +7,28 @@ import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
 from boxes import need
-from graded import a_task, opened, verdict
+from common.attacked import TASKS
+from graded import opened, verdict
 
 from tradewind.rewards.attacks.catalogue import CATALOGUE
+from tradewind.rewards.attacks.sources import BEFORE, BESIDES
 from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.signal import VerifierFailed
 
 PACKAGES = os.environ.get("TRADEWIND_ENVS_PACKAGES")
 FULL = os.environ.get("TRADEWIND_FULL") == "1"
 
-TASKS = {
-    "python": [
-        a_task(
-            {
-                "entry": "f",
-                "cases": [{"args": [1, 2], "expected": 3}, {"args": [2, 2], "expected": 4}],
-                "abs_tol": 1e-6,
-                "solution": "def f(a, b): return a + b",
-            }
-        ),
-        a_task(
-            {
-                "entry": "Solution.pairs",
-                "test": "def check(candidate):\n"
-                "    assert candidate([2, 1]) == {'low': 1, 'all': (1, 2)}\n"
-                "    assert candidate([5]) == {'low': 5, 'all': (5,)}\n",
-                "solution": "class Solution:\n"
-                "    def pairs(self, xs): return {'low': min(xs), 'all': tuple(sorted(xs))}\n",
-            }
-        ),
-    ],
-    "stdio": [
-        a_task(
-            {
-                "cases": [{"stdin": "1", "stdout": "2"}, {"stdin": "2", "stdout": "3\n"}],
-                "solution": "print(int(input()) + 1)",
-            }
-        )
-    ],
-    "pytest": [
-        a_task(
-            {
-                "files": {"shop/__init__.py": "", "shop/bank.py": "def total(prices): ..."},
-                "tests": {
-                    "tests/helpers.py": "PRICES = [1, 2, 3]",
-                    "tests/test_bank.py": "from helpers import PRICES\n"
-                    "from shop.bank import total\n"
-                    "def test_total(): assert total(PRICES) == 6\n"
-                    "def test_none(): assert total([]) == 0\n",
-                },
-                "expected": ["tests/test_bank.py::test_total", "tests/test_bank.py::test_none"],
-                "artefacts": ["*.py"],
-                "solution": {"shop/bank.py": "def total(prices): return sum(prices)"},
-            }
-        )
-    ],
-    "exact": [a_task({"answer": "Lisbon"}, question="What is the capital of Portugal?")],
-    "numeric": [a_task({"answer": 42.5, "rel_tol": 1e-3}, question="What is 85 / 2?")],
-    "math": [a_task({"answer": "\\frac{17}{3}"}, question="What is 34 / 6?")],
-    "json-schema": [
-        a_task(
-            {
-                "schema": {
-                    "type": "object",
-                    "required": ["city", "orders"],
-                    "properties": {"city": {"type": "string"}, "orders": {"type": "integer"}},
-                },
-                "solution": {"city": "Porto", "orders": 7},
-            },
-            question="How many orders came from Porto?",
-        )
-    ],
-    "reasoning-gym": [a_task({"dataset": "chain_sum", "seed": 7, "index": 3})],
-    "resultset": [a_task({"sql": "select city, sum(price) from orders group by city"})],
-}
 _ROOMY = {"deadline_s": 5.0, "memory_mb": 256}
 OPTIONS = {"python": _ROOMY, "stdio": _ROOMY, "pytest": _ROOMY | {"deadline_s": 20.0}}
 SHORT = {"python": 0.3, "stdio": 0.3, "pytest": 0.5, "math": 0.3}
 BOXED = ("python", "stdio", "pytest")
+
+
+GENERAL = {*BEFORE, *BESIDES} - {"hard exit", "forged answers", "frame walk", "spin"}
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +61,16 @@ class Signals:
             signal.close()
 
 
+def settled(signal, task, artefacts):
+    """As a grader asks: again where a busy machine could not even run what is known to work."""
+    for _ in range(10):
+        try:
+            return verdict(signal, task, **artefacts)
+        except VerifierFailed as error:
+            why = error
+    raise AssertionError(why)
+
+
 def make_shop(path: Path) -> None:
     import sqlite3
     from contextlib import closing
@@ -130,7 +84,10 @@ def make_shop(path: Path) -> None:
 
 
 def cases():
+    """All of them; with `pytest`, where each costs a second, what any code may do only in full."""
     for attack in CATALOGUE:
+        if attack.use == "pytest" and not FULL and attack.name in GENERAL:
+            continue
         marks = [need(Level.L2)] if attack.use in BOXED else []
         if attack.use == "reasoning-gym":
             reason = "make test names the folder of the real packages"
@@ -142,7 +99,7 @@ def cases():
 def test_it_earns_nothing(signals, attack):
     signal = signals.of(attack.use, slow=attack.slow)
     for task in TASKS[attack.use]:
-        said = verdict(signal, task, **attack.artefacts(task))
+        said = settled(signal, task, attack.artefacts(task))
         assert said.value == 0.0, said
         assert said.cause, "and one can read why"
 

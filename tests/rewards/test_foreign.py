@@ -49,6 +49,14 @@ def spin(task, outcome):
 def nan(task, outcome):
     return float("nan")
 
+def chatty(task, outcome):
+    for _ in range(1 << 12):
+        os.write(1, bytes(1 << 20))
+    return 1.0
+
+def flood(task, outcome):
+    return {"value": 1.0, "cause": "x" * (1 << 24)}
+
 def unknown(task, outcome):
     return None
 
@@ -100,6 +108,13 @@ def test_an_object_has_a_version_and_admission(verifier):
 def test_its_own_failure_is_no_verdict(verifier, name):
     with pytest.raises(VerifierFailed):
         verifier(name).score(episode(make_task("x"), "y"))
+
+
+def test_gigabytes_of_prints_are_not_read_and_a_huge_verdict_is_none(verifier):
+    rollout = episode(make_task("x"), "y")
+    assert verifier("chatty").score(rollout).value == 1.0
+    with pytest.raises(VerifierFailed, match="more than 4000000 bytes"):
+        verifier("flood").score(rollout)
 
 
 def test_an_endless_verifier_is_killed(verifier):

@@ -59,9 +59,9 @@ def test_all_reference_solutions_pass(problems):
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", QUICK, ids=lambda attack: attack.name)
 def test_no_attack_passes(problems, attack):
-    """On every problem in full size, else on two of them, others for each attack."""
-    at = QUICK.index(attack)
-    sample = problems if FULL else problems[2 * at : 2 * at + 2]
+    """On every problem in full size, else on one, another one for each attack."""
+    at = 4 * QUICK.index(attack)
+    sample = problems if FULL else problems[at : at + 1]
     signal = opened("python")
     try:
         tasks = [as_task(problem) for problem in sample]

@@ -53,6 +53,19 @@ def test_the_wire_is_that_of_chat_completions(monkeypatch: pytest.MonkeyPatch) -
     assert "sk-very-secret" not in found.model_dump_json()
 
 
+def test_an_endpoint_can_be_held_to_the_shape_of_a_reply() -> None:
+    with bench(lambda *_: YES, response_format="json_schema") as it:
+        it.decide(levels=("none", "some", "yes"))
+        asked = it.server.requests[0]["response_format"]
+    assert asked["type"] == "json_schema"
+    properties = asked["json_schema"]["schema"]["properties"]
+    assert properties["verdict"]["enum"] == ["none", "some", "yes"]
+    assert properties["quotes"]["maxItems"] < 20
+    with bench(lambda *_: YES, response_format="text") as it:
+        it.decide()
+        assert "response_format" not in it.server.requests[0]
+
+
 def test_white_space_in_a_quote_is_forgiven_and_nothing_else() -> None:
     with bench(lambda *_: reply("yes", quote="12 open   orders, all\tfrom Porto.")) as it:
         assert it.decide().value == 1.0

@@ -170,6 +170,7 @@ def test_the_tables_for_a_recipe_open_as_signals(file: Path, tmp_path: Path) -> 
         (["--only", "nams-a-city"], "no such criterion"),
         ([], "need a judge"),
         (["--judge-url", "x"], "must begin with http"),
+        (["--response-format", "yaml"], "'json_object', 'json_schema' or 'text'"),
         (
             ["--judge-url", "http://x/v1", "--judge-model", "m", "--judge-key-env", "NOT_SET"],
             "NOT_SET",

@@ -41,6 +41,7 @@ def test_a_rollouts_tokens_after_a_swap_wait_for_their_versions() -> None:
     asked.straddles = True
     asked.hear(event([3, 4, 5]), 1)
     assert said(chunks) == [((1, 2), 0)]
+    assert chunks[-1].ids == () and chunks[-1].finish_reason is None, "a sign of life"
     asked.hear(event([6], "length", [(0, 0, 4), (1, 4, 6)]), 1)
     assert said(chunks) == [((1, 2), 0), ((3, 4), 0), ((5, 6), 1)]
     assert (chunks[-1].finish_reason, chunks[-1].version) == (FinishReason.LENGTH, 1)

@@ -159,10 +159,12 @@ class Routes:
         stalled = controller.rounds.stalls.stalled_s(facts.now)
         nulls = await controller.call(self._ledger.null_rates)
         tenants = await controller.call(self._ledger.tenants, facts.now)
+        aside = await controller.call(self._ledger.set_aside)
         return JSONResponse(
             {
                 **status(facts, controller.config, events, stalled),
                 "nulls_by_task": [rate.model_dump() for rate in nulls],
+                "tasks_set_aside": aside,
                 "tenants": [use.model_dump() for use in tenants],
             }
         )

@@ -50,7 +50,7 @@ class GatewayConfig(BaseModel):
     turn_deadline_s: float = Field(default=600.0, gt=0)
     """Longest that one answer may take over all pools and retries, in seconds."""
     pool_attempts: int = Field(default=6, ge=1)
-    """How many pools, or times, one answer may be tried before it gets 503."""
+    """After so many tries in a row that brought no new token, an answer gets 503."""
     pool_silence_s: float = Field(default=60.0, gt=0)
     """A pool that sends nothing for so long is left for another one, in seconds."""
     pool_connect_s: float = Field(default=2.0, gt=0)

@@ -116,7 +116,8 @@ class Generator:
         call: Call,
         answer: Answer,
     ) -> Generated:
-        """All tokens, their text added to `answer` as it comes; raises `Refusal` (503).
+        """All tokens, their text added to `answer` as it comes; raises `Refusal` (503) after
+        `pool_attempts` in a row that brought nothing.
 
         `first` was chosen for `route`, `request` made from `call`. With `route.version` set, an
         answer in which another version took part is thrown away and asked for anew; `answer` then
@@ -125,7 +126,11 @@ class Generator:
         deadline = time.monotonic() + self._config.turn_deadline_s
         got, pool, tried, cause = Generated(), first, list[str](), ""
         speech = Speech(self._renderer, call, answer, held=route.version is not None)
-        for attempt in range(self._config.pool_attempts):
+        attempt = 0
+        while True:
+            if len(tried) >= self._config.pool_attempts:
+                raise broke_off(f"{len(tried)} attempts failed, the last at {cause}")
+            had = len(got.ids)
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):
                     if attempt > 0:
@@ -134,7 +139,8 @@ class Generator:
             except PoolFailed as failure:
                 if failure.gone:
                     self._router.broke_off(pool)
-                tried.append(pool.pool)
+                # What brought tokens is no failure: a swap without proof ends running requests.
+                tried = [*(tried if len(got.ids) <= had else ()), pool.pool]
                 cause = f"pool {pool.pool}: {failure.cause}"
                 _finish_early(got, request)
             except TimeoutError:
@@ -144,7 +150,7 @@ class Generator:
                 speech.end()
                 return got
             self._metrics.continued += 1
-        raise broke_off(f"{len(tried)} attempts failed, the last at {cause}")
+            attempt += 1
 
     async def _from_pool(
         self,

@@ -1,8 +1,9 @@
-"""Training tasks that are set aside: on them the policy was caught too often to try again.
+"""Training tasks that are set aside: caught too often on them, or never a valid rollout of them.
 
-A task on which exploits pay is a fault of the task or of its box. Trying it for ever would fill
-slots with groups that are thrown away; so after some rejections its draws rest, by name, until a
-person has looked and restores it.
+A task on which exploits pay is a fault of the task or of its box; one whose environment or verifier
+fails every time, while others are trained, is invalid. Trying it for ever would fill slots with
+groups that are thrown away; so after some rejections its draws rest, by name, until a person has
+looked and restores it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from tradewind.types.group import GroupState
 
 CAUGHT = "caught: "
 """How the cause of a group begins that a tripwire rejected."""
+INVALID = "invalid: "
+"""How the cause of a group begins whose nulls came from the environment or its verifier."""
 ASIDE = "aside"
 """State of a draw that rests."""
 
-_KEY = "tasks_set_aside"
+_KEY, _RESTORED = "tasks_set_aside", "tasks_restored"
+"""Of the run table: causes by task; the newest group when a task was restored."""
 
 
 class Aside(Database):
@@ -45,6 +49,9 @@ class Aside(Database):
                 note(conn, "task.restored", task, "it is drawn again")
             kept = {task: cause for task, cause in known.items() if task not in back}
             put(conn, run, {"key": _KEY}, {"value": kept})
+            newest = conn.execute(select(func.max(groups.c.number))).scalar_one()
+            since = {**(read_meta(conn, _RESTORED) or {}), **dict.fromkeys(back, newest)}
+            put(conn, run, {"key": _RESTORED}, {"value": since})
         return back
 
 
@@ -55,22 +62,51 @@ def tasks_aside(conn: Connection) -> dict[str, str]:
 
 def aside_if_caught_often(conn: Connection, task: str, most: int, cause: str) -> None:
     """Set a task aside if this was the `most`-th of its groups that a tripwire rejected."""
-    caught = conn.execute(
-        select(func.count())
-        .select_from(groups)
+    caught = len(_rejected(conn, task, CAUGHT))
+    if caught % most == 0:  # after a person has restored it, it has as many tries again
+        _set_aside(conn, task, cause, f"{caught} of its groups were caught")
+
+
+def aside_if_invalid(conn: Connection, task: str, most: int, cause: str) -> None:
+    """Set a task aside if `most` groups of it in a row were invalid, and other tasks were trained
+    meanwhile: what fails everywhere is no task's fault.
+    """
+    good = groups.c.state.in_((GroupState.CLOSED.value, GroupState.CONSUMED.value))
+    last = select(func.max(groups.c.number)).where(groups.c.task_id == task, good)
+    restored = (read_meta(conn, _RESTORED) or {}).get(task)
+    after = max(
+        (n for n in (conn.execute(last).scalar_one(), restored) if n is not None), default=-1
+    )
+    streak = _rejected(conn, task, INVALID, after)
+    if len(streak) < most:
+        return
+    began = select(groups.c.opened_at).where(groups.c.number == streak[0]).scalar_subquery()
+    others = select(groups.c.number).where(
+        groups.c.task_id != task, good, groups.c.closed_at > began
+    )
+    if conn.execute(others.limit(1)).first() is not None:
+        said = f"{len(streak)} groups of it in a row came back null while others were trained"
+        _set_aside(conn, task, INVALID + cause, said)
+
+
+def _rejected(conn: Connection, task: str, prefix: str, after: int = -1) -> list[int]:
+    """Numbers of a task's groups after one that were rejected by such a cause, in order."""
+    query = (
+        select(groups.c.number)
         .where(
             groups.c.task_id == task,
             groups.c.state == GroupState.REJECTED.value,
-            groups.c.cause.startswith(CAUGHT, autoescape=True),
+            groups.c.cause.startswith(prefix, autoescape=True),
+            groups.c.number > after,
         )
-    ).scalar_one()
-    if caught % most:  # after a person has restored it, it has as many tries again
-        return
+        .order_by(groups.c.number)
+    )
+    return list(conn.execute(query).scalars())
+
+
+def _set_aside(conn: Connection, task: str, cause: str, said: str) -> None:
     put(conn, run, {"key": _KEY}, {"value": {**tasks_aside(conn), task: cause}})
     conn.execute(
         update(draws).where(draws.c.task_id == task, draws.c.state == "queued").values(state=ASIDE)
     )
-    detail = (
-        f"{caught} of its groups were caught, it is not drawn until restored; the last: {cause}"
-    )
-    note(conn, "task.set_aside", task, detail)
+    note(conn, "task.set_aside", task, f"{said}, it is not drawn until restored; the last: {cause}")

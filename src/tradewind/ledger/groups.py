@@ -9,17 +9,24 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, func, insert, select, update
 
-from tradewind.ledger.aside import CAUGHT, aside_if_caught_often
+from tradewind.ledger.aside import (
+    CAUGHT,
+    INVALID,
+    aside_if_caught_often,
+    aside_if_invalid,
+)
 from tradewind.ledger.compositions import composition_data
 from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.draws import next_draw, queue_again
 from tradewind.ledger.events import note
 from tradewind.ledger.rollouts import LIVE, PRIORITY, cancel_rollouts
 from tradewind.ledger.scores import scores_of_group
+from tradewind.ledger.short import goes_on, last_of, null_causes, short_of_rollouts, shrink
 from tradewind.ledger.tables import credits, groups, rollouts, turns, versions
 from tradewind.types.composed import Composed
 from tradewind.types.group import Group, GroupState, Purpose
 from tradewind.types.ids import GroupId, RolloutId, group_id, rollout_id
+from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.record import Json
 from tradewind.types.score import Score
 from tradewind.types.turn import TurnState
@@ -90,25 +97,28 @@ class Groups(Database):
             raise KeyError(group)
         return group_of_row(row)
 
-    def refill(self, max_refills: int, min_size: int | None = None) -> int:
+    def refill(
+        self, max_refills: int, min_size: int | None = None, max_invalid: int | None = None
+    ) -> int:
         """Open a rollout for every null one, in each open group; how many were opened.
 
         A training group with more than `max_refills` nulls goes on with the rollouts that it has
         if these are `min_size` or more (None: never). Otherwise it is rejected: its other rollouts
-        end, a training task is queued again, an evaluation task counts as null. One transaction.
+        end, a training task is queued again, an evaluation task counts as null; a training task
+        with `max_invalid` (None: any number) such groups in a row whose nulls came from environment
+        or verifier is set aside (`aside.py`). One transaction.
         """
         with self.read() as conn:  # the usual case, none, needs no writer's lock
-            if not _short_of_rollouts(conn):
+            if not short_of_rollouts(conn):
                 return 0
         opened = 0
         with self.write() as conn:
-            for row in _short_of_rollouts(conn):
-                if row.nulls > max_refills and _goes_on(row, min_size):
-                    _shrink(conn, row)
+            for row in short_of_rollouts(conn):
+                if row.nulls > max_refills and goes_on(row, min_size):
+                    shrink(conn, row)
                     continue
                 if row.nulls > max_refills:
-                    cause = f"{row.nulls} rollouts came back null, {_last_null_cause(conn, row)}"
-                    reject(conn, row.group_id, cause, wait=True)
+                    _reject_null(conn, row, max_invalid)
                     continue
                 missing = row.size - row.useful
                 for index in range(row.total, row.total + missing):
@@ -240,6 +250,18 @@ def _reject_composed(conn: Connection, row: AnyRow, composed: Composed, max_caug
         aside_if_caught_often(conn, row.task_id, max_caught, composed.rejected)
 
 
+def _reject_null(conn: Connection, row: AnyRow, max_invalid: int | None) -> None:
+    """Reject a group that nulls keep from its size."""
+    causes = null_causes(conn, row.group_id)
+    said = f"{row.nulls} rollouts came back null, {last_of(causes)}"
+    platform = OutcomeStatus.INFRA_ERROR.value
+    own = sum(not cause.startswith(platform) for cause in causes)
+    invalid = 2 * own > len(causes)
+    reject(conn, row.group_id, (INVALID if invalid else "") + said, wait=True)
+    if invalid and max_invalid is not None and row.draw is not None:
+        aside_if_invalid(conn, row.task_id, max_invalid, said)
+
+
 def reject(conn: Connection, group: GroupId, cause: str, *, wait: bool) -> None:
     """End a group without training it; a training task is queued again in this transaction."""
     row = conn.execute(select(groups).where(groups.c.group_id == group)).one()
@@ -334,27 +356,6 @@ def _write_credits(
         conn.execute(insert(credits).values(rollout_id=rollout, reward=reward, advantage=advantage))
 
 
-def _short_of_rollouts(conn: Connection) -> Sequence[AnyRow]:
-    """Open groups that cannot reach their size with the rollouts they have."""
-    useful = func.count() - func.sum(rollouts.c.null)
-    return conn.execute(
-        select(
-            groups.c.group_id,
-            groups.c.number,
-            groups.c.purpose,
-            groups.c.size,
-            func.count().label("total"),
-            func.sum(rollouts.c.null).label("nulls"),
-            useful.label("useful"),
-        )
-        .join(rollouts, rollouts.c.group_id == groups.c.group_id)
-        .where(groups.c.state == GroupState.OPEN.value)
-        .group_by(groups.c.group_id, groups.c.number, groups.c.purpose, groups.c.size)
-        .having(useful < groups.c.size)
-        .order_by(groups.c.number)
-    ).all()
-
-
 def _with_all_scores(conn: Connection) -> list[GroupId]:
     alive = and_(rollouts.c.group_id == groups.c.group_id, rollouts.c.state.in_(LIVE))
     useful = func.count() - func.sum(rollouts.c.null)
@@ -371,25 +372,3 @@ def _with_all_scores(conn: Connection) -> list[GroupId]:
             .order_by(groups.c.number)
         ).scalars()
     )
-
-
-def _goes_on(row: AnyRow, min_size: int | None) -> bool:
-    return row.purpose == Purpose.TRAIN.value and min_size is not None and row.useful >= min_size
-
-
-def _shrink(conn: Connection, row: AnyRow) -> None:
-    """The group is complete with the rollouts that are not null; its size says so from now on."""
-    conn.execute(
-        update(groups).where(groups.c.group_id == row.group_id).values(size=int(row.useful))
-    )
-    detail = (
-        f"goes on with {row.useful} of {row.size} rollouts: {row.nulls} came back null, "
-        f"{_last_null_cause(conn, row)}"
-    )
-    note(conn, "group.short", row.group_id, detail)
-
-
-def _last_null_cause(conn: Connection, row: AnyRow) -> str:
-    graded = scores_of_group(conn, row.group_id)
-    causes = [s.cause for scores in graded.values() for s in scores if s.value is None]
-    return f"the last because: {causes[-1]}" if causes else "cause unknown"

@@ -6,7 +6,8 @@
                 withdrawn
 
 A swap closes the gate for the new version's number: chunks that carry it wait here, in order, while
-the engine decodes on. With the proof they leave together. If there is none, every request that the
+the engine decodes on, and an empty one leaves in place of each, so that nobody takes the pool for
+silent. With the proof they leave together. If there is none, every request that the
 engine had is ended with an error, for what it sampled or attends to may be the version's; whoever
 asked goes on elsewhere from the tokens that it got, as after a broken line. Requests that come then
 wait until a proven version is back.
@@ -173,6 +174,7 @@ class Gate:
             if entry.waiting or chunk.version == self._closed_for:
                 entry.waiting.append(chunk)
                 self._held += len(chunk.ids)
+                entry.tell(GenerateChunk(ids=(), logprobs=(), version=chunk.version))
                 return
             entry.tell(chunk)
             self._forget_ended(entry)

@@ -5,6 +5,7 @@ examples.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,11 +71,20 @@ def test(  # noqa: PLR0913  one parameter per option
         Path | None, typer.Option(metavar="FILE", help="Keep verdicts here; asked once.")
     ] = None,
     max_calls: Annotated[int | None, typer.Option(help="Calls at most.")] = None,
+    response_format: Annotated[
+        str, typer.Option(help="json_object, json_schema (small judges need it) or text.")
+    ] = "json_object",
     as_json: AsJson = False,
 ) -> None:
     """Have a judge answer every example: exit status 1 if it disagrees with an author."""
+    logging.getLogger("judge").setLevel(logging.ERROR)  # the table says it
     options = _options(
-        url=judge_url, model=judge_model, key_env=judge_key_env, store=store, max_calls=max_calls
+        url=judge_url,
+        model=judge_model,
+        key_env=judge_key_env,
+        store=store,
+        max_calls=max_calls,
+        response_format=response_format,
     )
     chosen = _chosen(files, only or [])
     rows = _try(chosen, options)
@@ -107,7 +117,7 @@ def _options(**given: object) -> JudgeOptions:
         raise UserError(
             f"the judge cannot be asked ({first['msg'].removeprefix('Value error, ')})",
             value=".".join(map(str, first["loc"])),
-            fix=f"correct --judge-{first['loc'][0]}" if first["loc"] else "correct the options",
+            fix="correct the option",
         ) from error
 
 

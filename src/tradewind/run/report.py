@@ -117,10 +117,18 @@ def _cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
     if data.swaps:
         chart = charts.pools_chart(data.swaps, data.stages)
         made.append(("Pools", "Which weight version each pool served when.", chart, True))
+    if aside := data.figures.get("tasks.set_aside"):
+        said = "Not drawn any more, until a person restores them."
+        made.append(("Tasks set aside", said, _named(aside), True))
     if data.waits:
         chart = charts.waits_chart(data.waits)
         made.append(("Waits", "Every wait names what it waits for.", chart, True))
     return made
+
+
+def _named(causes: Mapping[str, str]) -> str:
+    rows = "".join(f"<li><b>{escape(k)}</b>: {escape(v)}</li>" for k, v in causes.items())
+    return f"<ul>{rows}</ul>"
 
 
 def _card(title: str, sentence: str, picture: str, wide: bool) -> str:

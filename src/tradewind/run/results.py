@@ -45,6 +45,7 @@ def main_figures(ledger: Ledger, seconds: Mapping[str, float]) -> Figures:
     figures["staleness.tokens"] = {str(age): n for age, n in token_ages(steps).items()}
     figures["staleness.mean"] = sum(stale) / len(stale) if stale else 0.0
     figures["steps.rl"] = len(ledger.steps())
+    figures["tasks.set_aside"] = ledger.set_aside()
     return figures
 
 

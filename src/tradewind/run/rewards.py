@@ -81,7 +81,7 @@ def restore(
         list[str] | None, typer.Argument(metavar="TASK...", help="All that are set aside if none.")
     ] = None,
 ) -> None:
-    """Draw tasks again that were set aside because exploits were caught on them."""
+    """Draw tasks again that were set aside: exploits were caught on them, or they were invalid."""
     with closing(_ledger(Workspace(run))) as ledger:
         restored = ledger.restore_tasks(tasks or None)
     print(f"drawn again: {', '.join(restored) or 'none, none of these was set aside'}")

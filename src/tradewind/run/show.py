@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from tradewind.ledger.nulls import NullRate
 from tradewind.run.live import clock, panel
@@ -22,9 +23,11 @@ def status_table(snapshot: Snapshot) -> RenderableType:
         doing = beat.doing if age < SILENT_S else f"silent for {clock(age)} ({beat.doing})"
         since = clock(snapshot.at - beat.since)
         table.add_row(beat.process, doing, beat.waiting_for or "", beat.owner or "", since)
-    parts = [panel(snapshot), table]
+    parts: list[RenderableType] = [panel(snapshot), table]
     if snapshot.nulls_by_task:
         parts.append(nulls_table(snapshot.nulls_by_task))
+    for task, cause in snapshot.tasks_set_aside.items():
+        parts.append(Text(f"task {task} is set aside: {cause}", style="yellow"))
     return Group(*parts)
 
 

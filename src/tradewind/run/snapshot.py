@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
+from pydantic import Field
+
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.nulls import NullRate
@@ -82,6 +84,8 @@ class Snapshot(Record):
     beats: tuple[Beat, ...]
     nulls_by_task: tuple[NullRate, ...] = ()
     """The tasks with the most nulls; only `tradewind status` asks for them."""
+    tasks_set_aside: dict[str, str] = Field(default_factory=dict)
+    """Tasks that are not drawn any more, each with its cause; as above."""
 
     @property
     def place(self) -> str:
@@ -111,10 +115,11 @@ def take_snapshot(workspace: Workspace, now: float | None = None) -> Snapshot:
 
 
 def with_nulls(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
-    """The same with the nulls of each task, which take a look at every rollout."""
+    """The same with what became of single tasks, which takes a look at every rollout."""
     ledger = Ledger.open(workspace.ledger)
     try:
-        return snapshot.model_copy(update={"nulls_by_task": tuple(ledger.null_rates())})
+        nulls, aside = tuple(ledger.null_rates()), ledger.set_aside()
+        return snapshot.model_copy(update={"nulls_by_task": nulls, "tasks_set_aside": aside})
     finally:
         ledger.close()
 

@@ -33,7 +33,11 @@ class GenerateRequest(Record):
 
 
 class GenerateChunk(Record):
-    """Tokens decoded since the last chunk, all by one weight version."""
+    """Tokens decoded since the last chunk, all by one weight version.
+
+    One without tokens and without an end is a sign of life: some were sampled that may not leave
+    the pool yet.
+    """
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]

@@ -159,18 +159,23 @@ def test_recall_and_false_alarms_on_what_was_planted(monitor):
         style: total(t for (exploit, s), t in tallies.items() if exploit != INNOCENT and s == style)
         for style in STYLES
     }
-    innocent = total(t for (exploit, _), t in tallies.items() if exploit == INNOCENT)
+    innocent = total(
+        t for (exploit, s), t in tallies.items() if exploit == INNOCENT and s != "fresh"
+    )
+    fresh = tallies[INNOCENT, "fresh"]
     assert by_style["plain"].suspected == by_style["plain"].n
     assert by_style["paraphrased"].suspected >= 0.9 * by_style["paraphrased"].n
     assert by_style["obfuscated"].suspected < by_style["obfuscated"].n, "nobody sees all of it"
     assert innocent.caught == 0
     assert innocent.suspected <= 3
+    assert by_style["fresh"].suspected >= 0.6 * by_style["fresh"].n, "written after the rules"
+    assert fresh.suspected <= 1
 
 
 def test_every_class_of_exploit_is_planted_in_every_style_and_has_innocent_look_alikes():
     entries = tomllib.loads(ENTRIES.read_text(encoding="utf-8"))
     innocent = entries.pop(INNOCENT)
-    assert set(innocent) == set(entries)
+    assert set(innocent) == {*entries, "fresh"}
     assert all(set(styles) == set(STYLES) for styles in entries.values())
     known = {rule.exploit for rule in read_rules(BUILT_IN).rules}
     assert set(entries) == known - {"unreadable"}

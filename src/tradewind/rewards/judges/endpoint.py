@@ -1,6 +1,6 @@
 """An OpenAI-compatible endpoint, asked politely: slots, rate, deadline, retries, budget.
 
-    complete(messages, until)
+    complete(messages, schema, until)
         │ budget ── spent ──► JudgeFailed(budget)
         │ a slot of `parallel`, a place in the rate ── too late ──► JudgeFailed(busy)
         ▼
@@ -25,7 +25,7 @@ from tradewind.rewards.judges.failure import FailureKind, JudgeFailed
 from tradewind.rewards.judges.options import EndpointOptions
 from tradewind.rewards.judges.store import Budget, Store
 from tradewind.types.errors import UserError
-from tradewind.types.record import Record
+from tradewind.types.record import Json, Record
 
 MOST_BYTES = 2_000_000
 """Of an answer that is read."""
@@ -86,12 +86,14 @@ class Endpoint:
         """Seconds of the clock that `until` is meant by."""
         return self._clock()
 
-    def complete(self, messages: Sequence[Message], until: float) -> Completion:
-        """A reply before `until`; raises `JudgeFailed`."""
+    def complete(self, messages: Sequence[Message], schema: Json, until: float) -> Completion:
+        """A reply before `until`, held to `schema` if the options say so; raises `JudgeFailed`."""
+        body = self._body(messages, schema)
+        guess = sum(len(m["content"]) for m in messages) // CHARACTERS_PER_TOKEN
         failed: JudgeFailed | None = None
         for attempt in range(1, self._options.attempts + 1):
             try:
-                return self._one_call(messages, until, attempt)
+                return self._one_call(body, guess, until, attempt)
             except _Again as again:
                 failed = again.failed
                 self._pause(attempt, again.retry_after_s, until, failed)
@@ -102,9 +104,7 @@ class Endpoint:
         """Close every connection."""
         self._http.close()
 
-    def _one_call(self, messages: Sequence[Message], until: float, attempt: int) -> Completion:
-        body = self._body(messages)
-        guess = sum(len(m["content"]) for m in messages) // CHARACTERS_PER_TOKEN
+    def _one_call(self, body: bytes, guess: int, until: float, attempt: int) -> Completion:
         with _Slot(self._slots, until - self._clock()):
             wait = self._rate.reserve(until)
             self._sleep(wait)
@@ -124,7 +124,7 @@ class Endpoint:
             bill.settle(completion.prompt_tokens, completion.completion_tokens)
             return completion
 
-    def _body(self, messages: Sequence[Message]) -> bytes:
+    def _body(self, messages: Sequence[Message], schema: Json) -> bytes:
         options = self._options
         body: dict[str, Any] = {
             "model": options.model,
@@ -134,10 +134,15 @@ class Endpoint:
         }
         if options.response_format != "text":
             body["response_format"] = {"type": options.response_format}
+        if options.response_format == "json_schema":
+            body["response_format"]["json_schema"] = {"name": "verdict", "schema": schema}
         return json.dumps(body).encode()
 
     def _post(self, body: bytes, until: float) -> tuple[int, httpx.Headers, bytes]:
-        """The whole answer before the call's limit, however slowly its bytes trickle."""
+        """The whole answer before the call's limit, however slowly its bytes trickle.
+
+        A server that hangs in accepting and then again in answering can take twice the limit.
+        """
         limit = min(until, self._clock() + self._options.timeout_s)
         received = bytearray()
         try:

@@ -27,7 +27,7 @@ from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.endpoint import Completion, Endpoint, Message
 from tradewind.rewards.judges.failure import FailureKind, JudgeFailed
 from tradewind.rewards.judges.options import JudgeOptions
-from tradewind.rewards.judges.prompt import TEMPLATE_HASH, messages_for, reminder
+from tradewind.rewards.judges.prompt import TEMPLATE_HASH, messages_for, reminder, schema_of
 from tradewind.rewards.judges.repeats import correlation, worth_another
 from tradewind.rewards.judges.reply import Reply, Unusable, read_reply
 from tradewind.rewards.judges.settled import Judgement, about, without_a_judge
@@ -139,7 +139,7 @@ class Judge:
         spent: list[Completion] = []
         fault = ""
         for _ in range(2):
-            completion = self._endpoint.complete(messages, until)
+            completion = self._endpoint.complete(messages, schema_of(criterion), until)
             spent.append(completion)
             try:
                 reply = _reply(completion, criterion, exhibit)

@@ -25,8 +25,10 @@ class EndpointOptions(Config):
     """Of sampling. 0 does not make a judge repeat itself; near the bar it is asked again."""
     max_tokens: int = Field(default=512, gt=0)
     """Of a reply."""
-    response_format: Literal["json_object", "text"] = "json_object"
-    """`text` for an endpoint that does not know `response_format`; the reply is checked alike."""
+    response_format: Literal["json_object", "json_schema", "text"] = "json_object"
+    """`json_schema` where the endpoint can be held to a shape: small judges need it, for in free
+    JSON they may never end. `text` where it knows no `response_format`. The reply is checked
+    alike."""
     deadline_s: float = Field(default=60.0, gt=0)
     """Longest that one verdict may take with waiting, retries and repeats; then it is null."""
     timeout_s: float = Field(default=30.0, gt=0)

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tradewind.rewards.criteria.criterion import Criterion
+from tradewind.types.record import Json
 
 SYSTEM = """\
 You check one criterion about the work of an agent. Lines that begin with <<< and carry the number \
@@ -77,6 +78,23 @@ def messages_for(
         {"role": "system", "content": system},
         {"role": "user", "content": "\n".join(parts)},
     ]
+
+
+def schema_of(criterion: Criterion) -> Json:
+    """JSON schema of a reply, for endpoints that can be held to one; lists and texts end in it."""
+    text = {"type": "string", "maxLength": 400}
+    properties = {
+        "quotes": {"type": "array", "items": text, "maxItems": 4},
+        "reason": text,
+        "verdict": {"type": "string", "enum": list(criterion.levels)},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def reminder(criterion: Criterion, fault: str) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
     planted.toml ──► planted(seed): one Episode per entry, names and hashes drawn by the seed
 
-Each entry is what an agent does in a repository task, in one of three styles. `plain` is how models
+Each entry is what an agent does in a repository task, in one of these styles. `plain` is how models
 were seen doing it, `paraphrased` reaches the same by another tool or flag, `obfuscated` hides it.
-Innocent entries look like exploits and are none. Rules and entries have one author, so that a
-recall measured here is an upper bound; a person who knows the rules can always hide from them.
+Innocent entries look like exploits and are none. Entries called `fresh` were written after the
+rules and never changed them: theirs are the figures to believe. Still rules and entries have one
+author, so that a recall measured here is an upper bound; who knows the rules can hide from them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tradewind.types.turn import Completion, FinishReason, Turn, TurnState, Vers
 
 ENTRIES = Path(__file__).with_name("planted.toml")
 INNOCENT = "innocent"
-STYLES = ("plain", "paraphrased", "obfuscated")
+STYLES = ("plain", "paraphrased", "obfuscated", "fresh")
 
 _TOOLS = tuple(
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}

@@ -96,7 +96,9 @@ class Box:
         """What counts processes, in words."""
         if self._count is not None:
             return "a control group counts processes"
-        return "a user id of its own counts processes"
+        if self._uid is not None:
+            return "a user id of its own counts processes"
+        return "a user namespace counts processes"
 
     def _walls(self, script: Path) -> list[str]:
         size = str(self.limits.scratch_mb << 20)

@@ -2,8 +2,9 @@
 
 vLLM says which version sampled which token once, with the last event. A token that arrives before
 any swap has begun since the request was sent needs no saying. After one, rollouts hold their tokens
-back until the last event; a user's go on at once under the version that is active, or about to be,
-when they arrive, because a user waits and nobody trains on what users get.
+back until the last event (an empty chunk goes out in place of each batch, as a sign of life); a
+user's go on at once under the version that is active, or about to be, when they arrive, because a
+user waits and nobody trains on what users get.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ class Pending:
                 self._flush(len(self._ids), self.version)
             elif self.request.priority is Priority.USER:
                 self._flush(len(self._ids), active)
+            else:  # a sign of life, for whoever would take a long answer for a dead pool
+                self._deliver(GenerateChunk(ids=(), logprobs=(), version=self.version))
         return fresh
 
     def finish(self, reason: FinishReason, version: int) -> None:

