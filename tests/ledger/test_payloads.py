@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from pathlib import Path
 
 import blake3
@@ -17,7 +16,7 @@ from tradewind.types import GroupState, UserError
 
 
 def stored(play) -> list[Path]:
-    return sorted(path for path in play.bucket.rglob("*") if path.is_file())
+    return sorted(path for path in (play.bucket / "payloads").rglob("*") if path.is_file())
 
 
 def test_the_database_holds_hashes_and_the_bucket_holds_tokens(play):
@@ -191,6 +190,6 @@ def test_an_object_store_keeps_them_too(tmp_path, monkeypatch, make_play):
 def test_a_store_that_is_away_is_a_sentence(monkeypatch):
     for name, value in s3.environment("http://127.0.0.1:9").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("tradewind.ledger.payloads.DEADLINE", timedelta(seconds=0.2))
+    monkeypatch.setattr("tradewind.ledger.payloads.DEADLINE_S", 0.2)
     with pytest.raises(UserError, match="token payloads cannot be written"):
         Payloads.open("s3://desk/run").put('{"a":1}')

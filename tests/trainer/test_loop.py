@@ -16,6 +16,7 @@ from tradewind.trainer.loop import train
 from tradewind.trainer.progress import MetricsFile
 from tradewind.trainer.run import Run
 from tradewind.types import Conflict, RefusedWeights, Stalled, UserError
+from tradewind.types.trust import Pause
 from tradewind.weights import collect
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
@@ -318,6 +319,25 @@ def test_wait_does_not_end_when_the_last_group_closes(run, tiny, monkeypatch):
     monkeypatch.setattr("tradewind.trainer.pulse.Pulse.waiting", waiting)
     train(TrainerConfig(**{**CONFIG, "steps": STEPS + 1}), run)
     assert seen == [f"{n} more closed groups for step {STEPS}" for n in (2, 1)]
+    ledger.close()
+
+
+def test_a_pause_outlasts_every_deadline_and_ends_with_a_person(run, monkeypatch):
+    ledger = Ledger.open(run.workspace / "ledger.sqlite")
+    ledger.pause_training(Pause(alarm="nulls", cause="31 of 100 were null", at=1.0))
+    seen = []
+
+    def waiting(self, what, waiting_for, owner):
+        if owner == "you":
+            assert ledger.closed() == STEPS * PER_STEP, "nothing is claimed meanwhile"
+            seen.append(waiting_for)
+            if len(seen) == 3:
+                ledger.resume_training(2.0, "a person")
+
+    monkeypatch.setattr("tradewind.trainer.pulse.Pulse.waiting", waiting)
+    train(TrainerConfig(**{**CONFIG, "wait_deadline_s": 1e-9}), run)
+    assert seen == ["a person: the alarm 'nulls' has paused training"] * 3
+    assert ledger.last_step().step == STEPS - 1
     ledger.close()
 
 

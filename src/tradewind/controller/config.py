@@ -6,6 +6,8 @@ import math
 
 from pydantic import Field, model_validator
 
+from tradewind.rewards.trust.alarms import AlarmConfig
+from tradewind.rewards.trust.config import TrustConfig
 from tradewind.types.config import Config
 
 
@@ -58,10 +60,17 @@ class ControllerConfig(Config):
     """Longest pause between two looks at what is due, in seconds."""
     max_wait_s: float = Field(default=30.0, gt=0)
     """Longest that a request for a lease is held open, in seconds."""
+    max_waiting: int = Field(default=1024, ge=1)
+    """Requests for leases that are held open at the same time; more get 429 with Retry-After, and a
+    tenant that has as many as it may hold leases, too."""
     stall_s: float = Field(default=30.0, gt=0)
     """Without any progress for so long, the cause and its owner become an event, in seconds."""
     silent_s: float = Field(default=15.0, gt=0)
     """A process without a beat for so long becomes an event, in seconds."""
+    trust: TrustConfig = Field(default_factory=TrustConfig)
+    """What judges must show before they count."""
+    alarms: AlarmConfig = Field(default_factory=AlarmConfig)
+    """What is looked at while a run goes, and what is done about it."""
     max_body_bytes: int = Field(default=4_000_000, ge=1)
     """Larger request bodies get 413."""
 

@@ -32,7 +32,7 @@ class Controller:
     def __init__(self, config: ControllerConfig, ledger: Ledger) -> None:
         self.config, self.ledger = config, ledger
         self.rounds = Rounds(config, ledger, time.time)
-        self.leases = LeaseQueue()
+        self.leases = LeaseQueue(config.max_waiting)
         self.facts: Facts = self.rounds.facts()
         self._due = asyncio.Event()
         self._stopped = False

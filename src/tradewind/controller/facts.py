@@ -11,6 +11,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.status import Counts
 from tradewind.types.beat import Beat
 from tradewind.types.group import GroupState
+from tradewind.types.trust import Pause
 from tradewind.types.weights import PoolReport, PoolState
 
 
@@ -27,6 +28,8 @@ class Facts:
     """Whether training groups are opened and leased."""
     workers: Mapping[str, float]
     """When each worker last asked for anything, in Unix seconds."""
+    paused: Pause | None = None
+    """Why no training group is opened or leased although training is open."""
     planned_steps: int | None = None
     """Steps after which training ends (ledger meta `training_steps`); None if that is open."""
     aside: int = 0
@@ -78,12 +81,14 @@ class Facts:
 
 def read_facts(ledger: Ledger, now: float, workers: Mapping[str, float]) -> Facts:
     """The facts as the ledger has them now."""
+    paused = ledger.paused()
     return Facts(
         now=now,
         counts=ledger.counts(),
         pools=ledger.pools(),
         beats=ledger.beats(),
-        training=bool(ledger.meta("training_open", False)),
+        training=paused is None and bool(ledger.meta("training_open", False)),
+        paused=paused,
         workers=dict(workers),
         planned_steps=ledger.meta("training_steps"),
         aside=len(ledger.set_aside()),

@@ -16,6 +16,9 @@ from tradewind.ledger.rollouts import LeasedRollout
 from tradewind.ledger.tenants import OverQuota, Tenant
 from tradewind.types.ids import RolloutId
 
+_CROWDED_S = 5.0
+"""After so long whoever was turned away may ask again."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -53,14 +56,20 @@ class Request:
 class LeaseQueue:
     """`wait` for a lease; `serve` hands them out."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """`most` requests wait at the same time."""
+        self._most = most
         self._waiting: dict[str | None, deque[Request]] = {}
         self._closed = False
 
     async def wait(self, asked: Asked, seconds: float, gone: Gone) -> LeasedRollout | None:
-        """A lease, or None after so many seconds; raises `OverQuota` if a quota is used up."""
+        """A lease, or None after so many seconds.
+
+        Raises `OverQuota` if a quota is used up, or too many wait already.
+        """
         if self._closed:
             return None
+        self._check_room(asked)
         request = Request(asked, gone)
         self._waiting.setdefault(asked.whose, deque()).append(request)
         await asyncio.wait([request.answer], timeout=seconds)
@@ -68,6 +77,15 @@ class LeaseQueue:
             request.answer.cancel()
             return None
         return request.answer.result()
+
+    def _check_room(self, asked: Asked) -> None:
+        live = {who: sum(not r.answer.done() for r in q) for who, q in self._waiting.items()}
+        own = live.get(asked.whose, 0)
+        if asked.tenant is not None and own >= asked.tenant.max_open:
+            said = f"{own} requests of tenant {asked.whose} wait already, as many as it may hold"
+            raise OverQuota(f"{said} leases", _CROWDED_S)
+        if sum(live.values()) >= self._most:
+            raise OverQuota(f"{self._most} requests wait for a lease already", _CROWDED_S)
 
     async def serve(self, lend: Lend, take_back: TakeBack) -> int:
         """Hand out leases until there are none or nobody waits; how many were handed out."""

@@ -13,6 +13,8 @@ from tradewind.algo.advantages import group_mean
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts, read_facts
 from tradewind.controller.stalls import StallWatch
+from tradewind.controller.trust import TrustWatch
+from tradewind.controller.waits import PAUSE_ENDS
 from tradewind.ledger.ledger import Ledger
 from tradewind.rewards.compose import compose
 from tradewind.types.beat import Beat
@@ -31,16 +33,23 @@ class Rounds:
         self.workers: dict[str, float] = {}
         """When each worker was last heard of, in Unix seconds."""
         self.stalls = StallWatch(config)
+        self._trust = TrustWatch(config, ledger)
         self._config, self._ledger, self._clock = config, ledger, clock
         self._since, self._beat_at = clock(), 0.0
 
     def round(self) -> Facts:
-        """Expire, refill, close, open; then say what stands still. Returns the facts afterwards."""
+        """Expire, refill, weigh judges, close, open; then say what stands still.
+
+        Returns the facts afterwards.
+        """
         for rollout in self._ledger.expire(self._clock()):
             log.warning("%s: lease lost", rollout)
         config = self._config
         self._ledger.refill(config.max_refills, config.min_group, config.max_invalid)
-        closed = self._ledger.close_ready(compose, group_mean, max_caught=self._config.max_caught)
+        self._trust.look(self._clock())
+        closed = self._ledger.close_ready(
+            compose, group_mean, self._trust.factors(), max_caught=config.max_caught
+        )
         for group in closed:
             log.info("%s closed", group)
         self._ledger.open_eval_groups()
@@ -77,7 +86,17 @@ class Rounds:
             return
         self._beat_at = facts.now
         doing = "opens training groups" if facts.training else "leases and closes"
-        self._ledger.beat(Beat(process="controller", doing=doing, since=self._since, at=facts.now))
+        paused = facts.paused
+        self._ledger.beat(
+            Beat(
+                process="controller",
+                doing=doing if paused is None else f"training is paused: {paused.cause}",
+                waiting_for=None if paused is None else PAUSE_ENDS,
+                owner=None if paused is None else "you",
+                since=self._since if paused is None else paused.at,
+                at=facts.now,
+            )
+        )
         for worker, heard in self.workers.items():
             running = facts.counts.running_at.get(worker, 0)
             self._ledger.beat(

@@ -23,6 +23,7 @@ def status(facts: Facts, config: ControllerConfig, events: list[Event], stalled_
         "epoch": round(counts.epoch, 3),
         "training": {
             "open": facts.training,
+            "paused": None if facts.paused is None else facts.paused.model_dump(),
             "groups": counts.training_groups,
             "room": room.limit,
             "min_version": room.min_version,

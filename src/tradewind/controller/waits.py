@@ -9,6 +9,9 @@ from tradewind.controller.facts import Facts
 from tradewind.types.record import Record
 from tradewind.types.weights import PoolReport
 
+PAUSE_ENDS = "a person to look and run `tradewind trust resume RUN`"
+"""What ends a pause."""
+
 
 class Wait(Record):
     """Example: `Wait(process="trainer", waiting_for="3 closed groups", because="12 rollouts run at
@@ -28,6 +31,9 @@ class Wait(Record):
 def waits(facts: Facts, config: ControllerConfig) -> list[Wait]:
     """Every wait there is a reason for; empty if everybody has work or nothing is to be done."""
     found = []
+    if facts.paused is not None:
+        because = f"paused by the alarm {facts.paused.alarm!r}: {facts.paused.cause}"
+        found.append(Wait(process="training", waiting_for=PAUSE_ENDS, because=because, owner="you"))
     missing = config.groups_per_step - facts.closed
     if facts.steps_to_come and missing > 0:
         because, owner = _rollouts(facts, config)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from dataclasses import dataclass, field
 
 from tradewind.envs.play import play
 from tradewind.envs.protocol import Env, Policy
 from tradewind.envs.secrets import Secrets
+from tradewind.envs.shelf import Shelf, Shelved
 from tradewind.types.assignment import Assignment, Progress, RolloutState
 from tradewind.types.errors import Conflict, TradewindError
 from tradewind.types.ids import RolloutId
@@ -23,7 +25,9 @@ class Full(TradewindError):
 class _Hosted:
     """One rollout."""
 
-    assignment: Assignment
+    rollout_id: RolloutId
+    digest: str
+    """SHA-256 of the body with which it was asked for."""
     state: RolloutState = RolloutState.ACCEPTED
     outcome: Outcome | None = None
     heard_at: float = field(default_factory=time.monotonic)
@@ -32,12 +36,14 @@ class _Hosted:
 
 
 class RolloutHost:
-    """Starts, ends and remembers rollouts; every method may be repeated."""
+    """Starts, ends and remembers rollouts, on a shelf; every method may be repeated."""
 
-    def __init__(self, env: Env, secrets: Secrets, max_running: int, max_kept: int) -> None:
-        self._env, self._secrets = env, secrets
+    def __init__(
+        self, env: Env, secrets: Secrets, max_running: int, max_kept: int, shelf: Shelf
+    ) -> None:
+        self._env, self._secrets, self._shelf = env, secrets, shelf
         self._max_running, self._max_kept = max_running, max_kept
-        self._hosted: dict[RolloutId, _Hosted] = {}
+        self._hosted = {left.rollout_id: _Hosted(*left) for left in shelf.left()}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -50,17 +56,20 @@ class RolloutHost:
 
         Raises `Full` if no place is free.
         """
+        digest = hashlib.sha256(assignment.model_dump_json().encode()).hexdigest()
         known = self._hosted.get(assignment.rollout_id)
         if known is not None:
-            if known.assignment != assignment:
+            if known.digest != digest:
                 raise Conflict(f"{assignment.rollout_id} was asked for with another body")
             known.heard_at = time.monotonic()
             return _progress(known), False
         if len(self._tasks) >= self._max_running:
             raise Full(f"{len(self._tasks)} rollouts run, which is what this server takes")
         self._forget_oldest()
-        hosted = self._hosted[assignment.rollout_id] = _Hosted(assignment)
-        hosted.running = asyncio.create_task(self._live(hosted), name=assignment.rollout_id)
+        hosted = self._hosted[assignment.rollout_id] = _Hosted(assignment.rollout_id, digest)
+        self._keep(hosted)
+        playing = self._live(hosted, assignment)
+        hosted.running = asyncio.create_task(playing, name=assignment.rollout_id)
         self._tasks.add(hosted.running)
         hosted.running.add_done_callback(self._tasks.discard)
         return _progress(hosted), True
@@ -88,10 +97,10 @@ class RolloutHost:
             if not hosted.state.over:
                 self._end(hosted, RolloutState.CANCELLED)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._shelf.close()
 
-    async def _live(self, hosted: _Hosted) -> None:
+    async def _live(self, hosted: _Hosted, asked: Assignment) -> None:
         hosted.state = RolloutState.RUNNING
-        asked = hosted.assignment
         policy = Policy(**asked.policy.model_dump(), deadline=asked.deadline)
         playing = asyncio.create_task(play(self._env, asked.task, policy))
         try:
@@ -99,35 +108,41 @@ class RolloutHost:
                 left = hosted.heard_at + asked.lease_s - time.monotonic()
                 if left <= 0:
                     hosted.state = RolloutState.EXPIRED
+                    self._keep(hosted)
                     return
                 await asyncio.wait([playing], timeout=left)
             if not hosted.state.over:
                 self._tasks.discard(asyncio.current_task())  # whoever reads the end finds a place
-                self._finish(hosted, playing.result())
+                self._finish(hosted, playing.result(), asked)
         finally:
             playing.cancel()
             await asyncio.wait([playing])
 
-    def _finish(self, hosted: _Hosted, outcome: Outcome) -> None:
-        keys = Secrets({"the model key": hosted.assignment.policy.api_key})
+    def _finish(self, hosted: _Hosted, outcome: Outcome, asked: Assignment) -> None:
+        keys = Secrets({"the model key": asked.policy.api_key})
         outcome = keys.scrub(self._secrets.scrub(outcome))
         good = outcome.status.gradable
         hosted.outcome = outcome
         hosted.state = RolloutState.SUCCEEDED if good else RolloutState.FAILED
+        self._keep(hosted)
 
     def _end(self, hosted: _Hosted, state: RolloutState) -> None:
         hosted.state = state
+        self._keep(hosted)
         if hosted.running is not None:
             hosted.running.cancel()
+
+    def _keep(self, hosted: _Hosted) -> None:
+        self._shelf.put(Shelved(hosted.rollout_id, hosted.digest, hosted.state, hosted.outcome))
 
     def _forget_oldest(self) -> None:
         over = (rollout for rollout, hosted in self._hosted.items() if hosted.state.over)
         while len(self._hosted) >= self._max_kept + self._max_running:
-            del self._hosted[next(over)]
+            oldest = next(over)
+            del self._hosted[oldest]
+            self._shelf.forget(oldest)
             over = (rollout for rollout, hosted in self._hosted.items() if hosted.state.over)
 
 
 def _progress(hosted: _Hosted) -> Progress:
-    return Progress(
-        rollout_id=hosted.assignment.rollout_id, state=hosted.state, outcome=hosted.outcome
-    )
+    return Progress(rollout_id=hosted.rollout_id, state=hosted.state, outcome=hosted.outcome)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -26,6 +27,7 @@ from starlette.routing import Route
 from tradewind.envs.host import Full, RolloutHost
 from tradewind.envs.protocol import Env
 from tradewind.envs.secrets import Secrets
+from tradewind.envs.shelf import Shelf
 from tradewind.envs.signature import BadSignature, SignatureCheck
 from tradewind.types.assignment import PROTOCOL, Assignment, Fault, Progress
 from tradewind.types.errors import Conflict
@@ -83,6 +85,7 @@ def push_app(
     max_running: int = 64,
     max_kept: int = 10_000,
     max_body: int = MAX_BODY,
+    state: Path | None = None,
 ) -> Starlette:
     """The ASGI app.
 
@@ -92,9 +95,14 @@ def push_app(
         max_running: rollouts at the same time; one more is 429.
         max_kept: rollouts that are over and still answered; the oldest are forgotten (404).
         max_body: bytes of a request.
+        state: SQLite file that outlives the process, of one server alone: nonces, and what became
+            of rollouts. None is memory: after a restart every rollout is unknown (404).
+
+    Raises `UserError` if the file cannot be opened.
     """
-    host = RolloutHost(env, Secrets.from_environment(os.environ), max_running, max_kept)
-    routes = Routes(host, SignatureCheck(keys), max_body)
+    shelf = Shelf(state)
+    host = RolloutHost(env, Secrets.from_environment(os.environ), max_running, max_kept, shelf)
+    routes = Routes(host, SignatureCheck(keys, shelf=shelf), max_body)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:

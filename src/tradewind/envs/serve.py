@@ -16,6 +16,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
@@ -37,11 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=9200, help="port; 0 takes a free one")
     parser.add_argument("--concurrency", type=int, default=64, help="rollouts at the same time")
+    parser.add_argument("--state", type=Path, help="SQLite file that outlives a restart")
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     try:
         keys = parse_keys(os.environ.pop(KEYS_VARIABLE, ""), KEYS_VARIABLE)
-        app = push_app(load_env(args.env), keys, max_running=args.concurrency)
+        env = load_env(args.env)
+        app = push_app(env, keys, max_running=args.concurrency, state=args.state)
         listener = _listen(args.host, args.port)
     except UserError as error:
         print(error, file=sys.stderr)

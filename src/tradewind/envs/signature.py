@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
+from tradewind.envs.shelf import Shelf
 from tradewind.types.errors import TradewindError, UserError
 
 WINDOW_S = 300.0
@@ -66,18 +67,18 @@ def sign(
 
 
 class SignatureCheck:
-    """Checks requests; remembers the nonces of the last two windows."""
+    """Checks requests; remembers the nonces of the last two windows, on a shelf."""
 
     def __init__(
         self,
         keys: Mapping[str, str],
         window_s: float = WINDOW_S,
         clock: Callable[[], float] = time.time,
+        shelf: Shelf | None = None,
     ) -> None:
-        """`keys`: shared secrets by id; two during a rotation."""
+        """`keys`: shared secrets by id; two during a rotation. Without a shelf, memory."""
         self._keys, self._window_s, self._clock = dict(keys), window_s, clock
-        self._seen: dict[str, float] = {}
-        """Nonce to the moment from which its timestamp is stale anyway; oldest first."""
+        self._shelf = shelf or Shelf()
 
     def check(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
         """Raise `BadSignature` unless the request is signed, fresh and new."""
@@ -109,11 +110,8 @@ class SignatureCheck:
 
     def _new(self, nonce: str) -> None:
         now = self._clock()
-        while self._seen and next(iter(self._seen.values())) < now:
-            del self._seen[next(iter(self._seen))]
-        if nonce in self._seen:
+        if not self._shelf.new_nonce(nonce, now + 2 * self._window_s, now):
             raise BadSignature("replayed", "this nonce was used before")
-        self._seen[nonce] = now + 2 * self._window_s
 
 
 def _mac(secret: str, timestamp: str, nonce: str, method: str, path: str, body: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from tradewind.grader.prober import ProbeConfig
 from tradewind.rewards.config import Composition
 
 
@@ -18,6 +19,8 @@ class GraderConfig(Composition):
     """A claim is held for so long, in seconds; then another grader may take the rollout."""
     attempts: int = Field(default=3, ge=1)
     """How often a signal may fail on a rollout before its score is null (`grader_error`)."""
+    probes: ProbeConfig = Field(default_factory=ProbeConfig)
+    """What judges are asked beside the rewards."""
     poll_s: float = Field(default=0.1, gt=0)
     """Pause between two looks for finished rollouts, in seconds."""
 

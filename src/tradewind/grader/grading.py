@@ -22,10 +22,15 @@ def grade(
 
     A rollout that was claimed more than `attempts` times ended the graders that tried it.
     """
-    episode = Episode(
-        rollout_id=finished.rollout_id, task=finished.task, outcome=finished.outcome, turns=turns
-    )
+    episode = episode_of(finished, turns)
     if finished.claims > attempts and finished.outcome.status.gradable:
         died = f"grader_error: {finished.claims - 1} graders ended while grading it"
         return panel.nulls(finished.rollout_id, died)
     return panel.score(episode, attempts, clock)
+
+
+def episode_of(finished: FinishedRollout, turns: tuple[Turn, ...]) -> Episode:
+    """What signals may look at."""
+    return Episode(
+        rollout_id=finished.rollout_id, task=finished.task, outcome=finished.outcome, turns=turns
+    )

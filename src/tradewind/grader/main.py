@@ -6,7 +6,8 @@ killable child ◄── code ── signal ◄── episode ── grade ─�
   (data back)  ──────►  (verdict here)
 
 consumes     finished rollouts: task, outcome, and the turns if a signal asks for them
-produces     a score per signal of the group's composition: a value, or a null with its cause
+produces     a score per signal of the group's composition: a value, or a null with its cause;
+             probes of judges (canaries, repeats, anchors, a held-out judge)
 waits for    rollouts to finish (worker), by looking every poll_s
 unblocked by the controller's `finish`
 if killed    its claims run out and any grader takes them; nothing is lost or graded twice
@@ -30,7 +31,8 @@ from pathlib import Path
 
 from tradewind.grader.alarms import Alarms
 from tradewind.grader.config import GraderConfig
-from tradewind.grader.grading import grade
+from tradewind.grader.grading import episode_of, grade
+from tradewind.grader.prober import Prober
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.place import ledger_of
 from tradewind.ledger.scores import FinishedRollout
@@ -58,6 +60,8 @@ class Grader:
         self._config, self._ledger = config, ledger
         self._owner = f"grader@{socket.gethostname()}:{os.getpid()}"
         self._panels: dict[str | None, list[Panel]] = {}
+        self._prober = Prober(config.probes, ledger)
+        self._prober.check(config.composition)
         self._slots = list(range(config.parallel))
         """Each with a panel of its own per composition: signals are not thread-safe."""
         self._running: dict[Future[None], tuple[int, RolloutId]] = {}
@@ -126,7 +130,8 @@ class Grader:
         self._stopping.set()
 
     def close(self) -> None:
-        """End every child process."""
+        """End every child process and connection."""
+        self._prober.close()
         for panels in self._panels.values():
             for panel in panels:
                 panel.close()
@@ -144,6 +149,8 @@ class Grader:
         try:
             for _ in range(self._config.parallel):
                 panels.append(Panel(composition))
+            for config, judge in panels[0].judges:
+                self._prober.meet(config, judge)
         except UserError:
             self.close()
             raise
@@ -153,6 +160,8 @@ class Grader:
         scores = grade(finished, panel, self._config.attempts, turns)
         null = is_null(panel.composition, scores)
         self._ledger.write_scores(finished.rollout_id, scores, null=null)
+        for config, judge in panel.judges:
+            self._prober.probe(episode_of(finished, turns), config, judge, scores)
         self._alarms.raise_for(scores)
         for score in scores:
             shown = "null" if score.value is None else f"{score.value:g}"

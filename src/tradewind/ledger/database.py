@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -42,8 +43,8 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 
 BUSY_TIMEOUT_S = 30.0
 _CONNECT_S, _AWAY_POLL_S = 5, 0.2
-PAYLOADS = "payloads"
-"""Key of the run table: where they lie."""
+PAYLOADS, LEDGER = "payloads", "ledger"
+"""Keys of the run table: where they lie; a name of this ledger that no other has."""
 _WRITER_LOCK = 0x7472_6164  # any constant: the advisory lock of this program's writers
 _LOCK = text(
     f"SELECT pg_advisory_xact_lock({_WRITER_LOCK}), set_config('synchronous_commit', :sync, true)"
@@ -191,8 +192,8 @@ class Database:
         """Where the tokens of turns lie; raises `UserError` if nobody said where."""
         if self._payloads is None:
             with self.read() as conn:
-                place = _value(conn, PAYLOADS)
-            self._payloads = Payloads.open(self._payloads_url(place))
+                place, ledger = _value(conn, PAYLOADS), _value(conn, LEDGER)
+            self._payloads = Payloads.open(self._payloads_url(place), ledger)
         return self._payloads
 
     def _payloads_url(self, place: str | None) -> str:
@@ -225,6 +226,7 @@ class Database:
             with self.write() as conn:
                 tables.metadata.create_all(conn)
                 insert_new(conn, tables.run, {"key": "schema", "value": tables.SCHEMA})
+                insert_new(conn, tables.run, {"key": LEDGER, "value": uuid.uuid4().hex})
                 schema = _schema(conn)
         if schema != tables.SCHEMA:
             whose = "a newer" if schema is not None and schema > tables.SCHEMA else "an older"
@@ -293,9 +295,11 @@ def _value(conn: Connection, key: str) -> Any:
 def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> bool:
     """Insert a row unless its key is taken; whether it was inserted."""
     if conn.dialect.name == "postgresql":
-        result = conn.execute(postgresql.insert(table).values(values).on_conflict_do_nothing())
-    else:
-        result = conn.execute(sqlite.insert(table).values(values).on_conflict_do_nothing())
+        # Its driver does not count the rows of such an insert, so the row says that it is there.
+        key = next(iter(table.primary_key.columns))
+        made = postgresql.insert(table).values(values).on_conflict_do_nothing().returning(key)
+        return conn.execute(made).first() is not None
+    result = conn.execute(sqlite.insert(table).values(values).on_conflict_do_nothing())
     return result.rowcount == 1
 
 

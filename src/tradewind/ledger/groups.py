@@ -21,6 +21,7 @@ from tradewind.ledger.draws import next_draw, queue_again
 from tradewind.ledger.events import note
 from tradewind.ledger.rollouts import LIVE, PRIORITY, cancel_rollouts
 from tradewind.ledger.scores import scores_of_group
+from tradewind.ledger.short import goes_on, last_of, null_causes, short_of_rollouts, shrink
 from tradewind.ledger.tables import credits, groups, rollouts, turns, versions
 from tradewind.types.composed import Composed
 from tradewind.types.group import Group, GroupState, Purpose
@@ -108,13 +109,13 @@ class Groups(Database):
         or verifier is set aside (`aside.py`). One transaction.
         """
         with self.read() as conn:  # the usual case, none, needs no writer's lock
-            if not _short_of_rollouts(conn):
+            if not short_of_rollouts(conn):
                 return 0
         opened = 0
         with self.write() as conn:
-            for row in _short_of_rollouts(conn):
-                if row.nulls > max_refills and _goes_on(row, min_size):
-                    _shrink(conn, row)
+            for row in short_of_rollouts(conn):
+                if row.nulls > max_refills and goes_on(row, min_size):
+                    shrink(conn, row)
                     continue
                 if row.nulls > max_refills:
                     _reject_null(conn, row, max_invalid)
@@ -251,8 +252,8 @@ def _reject_composed(conn: Connection, row: AnyRow, composed: Composed, max_caug
 
 def _reject_null(conn: Connection, row: AnyRow, max_invalid: int | None) -> None:
     """Reject a group that nulls keep from its size."""
-    causes = _null_causes(conn, row.group_id)
-    said = f"{row.nulls} rollouts came back null, {_last(causes)}"
+    causes = null_causes(conn, row.group_id)
+    said = f"{row.nulls} rollouts came back null, {last_of(causes)}"
     platform = OutcomeStatus.INFRA_ERROR.value
     own = sum(not cause.startswith(platform) for cause in causes)
     invalid = 2 * own > len(causes)
@@ -355,29 +356,6 @@ def _write_credits(
         conn.execute(insert(credits).values(rollout_id=rollout, reward=reward, advantage=advantage))
 
 
-def _short_of_rollouts(conn: Connection) -> Sequence[AnyRow]:
-    """Open groups that cannot reach their size with the rollouts they have."""
-    useful = func.count() - func.sum(rollouts.c.null)
-    return conn.execute(
-        select(
-            groups.c.group_id,
-            groups.c.number,
-            groups.c.purpose,
-            groups.c.size,
-            groups.c.task_id,
-            groups.c.draw,
-            func.count().label("total"),
-            func.sum(rollouts.c.null).label("nulls"),
-            useful.label("useful"),
-        )
-        .join(rollouts, rollouts.c.group_id == groups.c.group_id)
-        .where(groups.c.state == GroupState.OPEN.value)
-        .group_by(groups.c.group_id)
-        .having(useful < groups.c.size)
-        .order_by(groups.c.number)
-    ).all()
-
-
 def _with_all_scores(conn: Connection) -> list[GroupId]:
     alive = and_(rollouts.c.group_id == groups.c.group_id, rollouts.c.state.in_(LIVE))
     useful = func.count() - func.sum(rollouts.c.null)
@@ -394,28 +372,3 @@ def _with_all_scores(conn: Connection) -> list[GroupId]:
             .order_by(groups.c.number)
         ).scalars()
     )
-
-
-def _goes_on(row: AnyRow, min_size: int | None) -> bool:
-    return row.purpose == Purpose.TRAIN.value and min_size is not None and row.useful >= min_size
-
-
-def _shrink(conn: Connection, row: AnyRow) -> None:
-    """The group is complete with the rollouts that are not null; its size says so from now on."""
-    conn.execute(
-        update(groups).where(groups.c.group_id == row.group_id).values(size=int(row.useful))
-    )
-    detail = (
-        f"goes on with {row.useful} of {row.size} rollouts: {row.nulls} came back null, "
-        f"{_last(_null_causes(conn, row.group_id))}"
-    )
-    note(conn, "group.short", row.group_id, detail)
-
-
-def _null_causes(conn: Connection, group: GroupId) -> list[str]:
-    graded = scores_of_group(conn, group)
-    return [s.cause or "" for scores in graded.values() for s in scores if s.value is None]
-
-
-def _last(causes: Sequence[str]) -> str:
-    return f"the last because: {causes[-1]}" if causes else "cause unknown"

@@ -3,13 +3,16 @@
     run         create_run, add_tasks, request_eval      run.py, evals.py
     controller  open, refill, close, lease, finish       groups.py, draws.py, rollouts.py, pools.py
                 tenants and their quotas, nulls by task  tenants.py, nulls.py
+                what alarms look at, pauses              windows.py
                 tasks that are set aside                 aside.py
     gateway     session, intent, completion              turns.py
     grader      claim_finished, write_scores             scores.py
     rewards     stored groups, scores they got later     stored.py
                 which composition is in use              compositions.py
+                judges, probes, labels, standings        trust.py
     trainer     claimable, commit_step                   steps.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
+    operators   payloads that nothing needs              collect.py
 
 A process killed between any two calls leaves a state from which the next one goes on: what is
 in flight is held by a lease or claim that runs out, what is due (refill, close, re-queue) is
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 from tradewind.ledger.aside import Aside
 from tradewind.ledger.audit import Audit
+from tradewind.ledger.collect import Collection
 from tradewind.ledger.compositions import Compositions
 from tradewind.ledger.evals import Evals
 from tradewind.ledger.events import Observations
@@ -33,7 +37,9 @@ from tradewind.ledger.status import Status
 from tradewind.ledger.steps import Steps
 from tradewind.ledger.stored import Stored
 from tradewind.ledger.tenants import Tenants
+from tradewind.ledger.trust import Trust
 from tradewind.ledger.turns import Turns
+from tradewind.ledger.windows import Windows
 
 
 class Ledger(
@@ -52,6 +58,9 @@ class Ledger(
     Status,
     Nulls,
     Aside,
+    Trust,
+    Windows,
     Audit,
+    Collection,
 ):
     """`Ledger.open(url_or_path)`; share it between threads, open it anew in each process."""

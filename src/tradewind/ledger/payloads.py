@@ -14,7 +14,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
@@ -23,8 +23,9 @@ import blake3
 import obstore
 import zstandard
 from obstore.exceptions import BaseError
-from obstore.store import ObjectStore, from_url
+from obstore.store import ObjectStore
 
+from tradewind.ledger.remote import SCHEMES, first_line, open_remote
 from tradewind.types.errors import TradewindError, UserError
 from tradewind.types.record import Json
 
@@ -33,12 +34,25 @@ SCHEMA = 1
 FOLDER = "payloads"
 LIMIT = 2**30
 """Of one payload before compression, in bytes."""
-DEADLINE = timedelta(seconds=60)
-"""For one call of an object store, its retries included."""
+DEADLINE_S = 60.0
+"""For one call of an object store, its retries included, in seconds."""
+KEEPERS = "keepers"
+"""Folder with a mark of each ledger that keeps its payloads here."""
 
 
 class LostPayload(TradewindError):
     """A payload that a row names cannot be had; `str` says which one, where, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One object of a listing."""
+
+    key: str
+    size: int
+    """Bytes."""
+    modified: float
+    """Unix seconds, by the store's clock."""
 
 
 class Store(Protocol):
@@ -53,6 +67,12 @@ class Store(Protocol):
     def sync(self, keys: Iterable[str]) -> None:
         """From here on these hold through a power cut."""
 
+    def list(self, folder: str) -> Iterator[Kept]:
+        """All that lies below a folder."""
+
+    def delete(self, key: str) -> None:
+        """Keep it no longer."""
+
 
 class Payloads:
     """`Payloads.open("file:///runs/x/bucket")`. Safe to share between threads.
@@ -60,18 +80,23 @@ class Payloads:
     Every method raises `UserError` if the place cannot be reached or refuses access.
     """
 
-    def __init__(self, url: str, store: Store) -> None:
-        self.url, self._store = url, store
+    def __init__(self, url: str, store: Store, keeper: str | None = None) -> None:
+        self.url, self._store, self._keeper = url, store, keeper
+        self._marked = keeper is None
         self._local = threading.local()
 
     @classmethod
-    def open(cls, url: str) -> Payloads:
-        """A folder (`file:///...`) or an object store (`s3://`, `gs://`, `az://`)."""
+    def open(cls, url: str, keeper: str | None = None) -> Payloads:
+        """A folder (`file:///...`) or an object store (`s3://`, `gs://`, `az://`).
+
+        `keeper` is the ledger whose payloads they are; a mark of it is left before the first one.
+        """
         parts = urlsplit(url)
         if parts.scheme == "file":
-            return cls(url, _Folder(Path(unquote(parts.path))))
-        if parts.scheme in ("s3", "gs", "az") and parts.netloc:
-            return cls(url, _Objects(_open_remote(url)))
+            return cls(url, _Folder(Path(unquote(parts.path))), keeper)
+        if parts.scheme in SCHEMES and parts.netloc:
+            store = open_remote(url, "the store of token payloads", DEADLINE_S)
+            return cls(url, _Objects(store), keeper)
         raise UserError(
             "token payloads lie in a folder or an object store",
             value=url,
@@ -89,6 +114,9 @@ class Payloads:
         data = self._compressor().compress(plain)
         name = blake3.blake3(data).hexdigest()
         with self._reach("written"):
+            if not self._marked:
+                self._store.write(f"{KEEPERS}/{self._keeper}", b"tradewind\n")
+                self._marked = True
             self._store.write(_key(name), data)
         return name
 
@@ -118,6 +146,22 @@ class Payloads:
         with self._reach("written"):
             self._store.sync(map(_key, names))
 
+    def kept(self) -> list[Kept]:
+        """All payloads that lie here, whoever needs them."""
+        with self._reach("listed"):
+            return [found for found in self._store.list(FOLDER) if len(name_of(found)) == 64]
+
+    def keepers(self) -> list[str]:
+        """The ledgers that keep payloads here."""
+        with self._reach("listed"):
+            return sorted(name_of(found) for found in self._store.list(KEEPERS))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Keep these no longer."""
+        with self._reach("deleted"):
+            for name in names:
+                self._store.delete(_key(name))
+
     def _compressor(self) -> zstandard.ZstdCompressor:
         """One per thread: making it costs more than a small payload."""
         if not hasattr(self._local, "compressor"):
@@ -131,7 +175,7 @@ class Payloads:
             yield
         except (BaseError, OSError) as error:
             raise UserError(
-                f"token payloads cannot be {done} ({str(error).splitlines()[0][:200]})",
+                f"token payloads cannot be {done} ({first_line(error)})",
                 value=self.url,
                 fix="check that it exists, that this user may use it and that the disk is not full",
             ) from error
@@ -145,6 +189,7 @@ class _Folder:
         path = self._root / key
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_size == len(data):
+                os.utime(path)  # somebody needs it from now on
                 return
         part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
         try:
@@ -170,6 +215,17 @@ class _Folder:
                 finally:
                     os.close(file)
 
+    def list(self, folder: str) -> Iterator[Kept]:
+        for path in (self._root / folder).rglob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    about = path.stat()
+                    key = path.relative_to(self._root).as_posix()
+                    yield Kept(key, about.st_size, about.st_mtime)
+
+    def delete(self, key: str) -> None:
+        (self._root / key).unlink(missing_ok=True)
+
 
 class _Objects:
     def __init__(self, store: ObjectStore) -> None:
@@ -187,22 +243,20 @@ class _Objects:
     def sync(self, keys: Iterable[str]) -> None:
         """An object store answers when an object is durable."""
 
+    def list(self, folder: str) -> Iterator[Kept]:
+        for batch in obstore.list(self._store, folder):
+            for meta in batch:
+                yield Kept(meta["path"], meta["size"], meta["last_modified"].timestamp())
+
+    def delete(self, key: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._store, key)
+
 
 def _key(name: str) -> str:
     return f"{FOLDER}/{name[:2]}/{name}"
 
 
-def _open_remote(url: str) -> ObjectStore:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
-    try:
-        return from_url(
-            url,
-            client_options={"timeout": DEADLINE, "allow_http": endpoint.startswith("http://")},
-            retry_config={"max_retries": 5, "retry_timeout": DEADLINE},
-        )
-    except (BaseError, ValueError) as error:
-        raise UserError(
-            f"the store of token payloads cannot be opened ({error})",
-            value=url,
-            fix="check the URL, and the region, endpoint and keys in the environment",
-        ) from error
+def name_of(found: Kept) -> str:
+    """The last part of its key."""
+    return found.key.rpartition("/")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -109,7 +110,7 @@ def grade(
 ) -> None:
     """Insert scores and mark the rollout graded."""
     for score in new:
-        conn.execute(insert(scores).values(score.model_dump()))
+        conn.execute(insert(scores).values({**score.model_dump(), "at": time.time()}))
     without = any(score.value is None for score in new)
     assert without or not null, f"{rollout} is null without a null score"
     conn.execute(

@@ -5,6 +5,8 @@
     keys, turns                     what the gateway needs and captures
     tenants                         customers with a worker key and quotas of their own
     compositions                    what the reward of a group is made of
+    judges, standings               who judges, how far each is trusted and since when
+    labels, probes                  what people said, what judges were asked beside the rewards
     outcomes, scores, credits       what came of a rollout
     rescorings, rescored            what another reward would have said of it
     steps, consumption, versions    what was trained, from which groups, into which weights
@@ -32,7 +34,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = 5
+SCHEMA = 6
 """Raised with every incompatible change; a ledger of another schema is refused."""
 
 metadata = MetaData()
@@ -114,6 +116,7 @@ rollouts = Table(
     Column("grader_claims", Integer, nullable=False, default=0),
     UniqueConstraint("group_id", "idx"),
     Index("rollouts_by_state", "state", "priority", "number", "idx"),
+    Index("rollouts_by_number", "number", "idx"),
     Index("rollouts_by_tenant", "tenant", "leased_at"),
     Index("rollouts_by_request", "request"),
 )
@@ -188,6 +191,59 @@ scores = Table(
     Column("cause", Text),
     Column("evidence", JSON, nullable=False),
     Column("seconds", Double, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("scores_by_source", "source", "source_version", "at"),
+)
+
+judges = Table(
+    "judges",
+    metadata,
+    Column("signal", String, primary_key=True),
+    Column("version", String, nullable=False),  # the one that graders ask now
+    Column("minimum", String, nullable=False),  # state below which it has no weight
+    Column("truth", String),  # signal whose verdicts are free labels
+    Column("about", JSON, nullable=False),
+)
+
+standings = Table(
+    "standings",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("signal", String, nullable=False),
+    Column("version", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("data", JSON, nullable=False),  # as it was decided
+    Column("now", JSON, nullable=False),  # the same state as last seen
+    Index("standings_by_judge", "signal", "version", "number"),
+)
+
+labels = Table(
+    "labels",
+    metadata,
+    Column("rollout_id", ForeignKey("rollouts.rollout_id"), primary_key=True),
+    Column("signal", String, primary_key=True),
+    Column("rater", String, primary_key=True),
+    Column("source", String, nullable=False),  # person | model
+    Column("sampling", String, nullable=False),  # random | disagreement
+    Column("value", Double, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("labels_by_signal", "signal", "at"),
+)
+
+probes = Table(
+    "probes",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("kind", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("signal", String, nullable=False),
+    Column("version", String, nullable=False),
+    Column("rollout_id", ForeignKey("rollouts.rollout_id")),
+    Column("values", JSON, nullable=False),
+    Column("expected", Double),
+    Column("evidence", JSON, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("probes_by_judge", "signal", "version", "kind", "number"),
 )
 
 rescorings = Table(

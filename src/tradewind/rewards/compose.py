@@ -111,6 +111,17 @@ def compose_group(
     return composed.model_copy(update={"rejected": why, "caught": caught.rollout_id})
 
 
+def nothing_left(composition: Composition, trust: Mapping[str, float]) -> bool:
+    """Whether no weighted signal and no gate of the composition counts under these factors."""
+    counts = [
+        signal
+        for signal in composition.signals
+        if signal.role is Role.GATE or (signal.role is Role.WEIGHTED and signal.weight > 0)
+        if not signal.judged or trust.get(signal.name, 0.0) > 0
+    ]
+    return not counts
+
+
 def _reward(signals: Sequence[SignalConfig], weights: Mapping[str, float], found: Scores) -> float:
     """Of a rollout that is not null."""
     if _trips(signals, found):

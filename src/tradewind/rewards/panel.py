@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from tradewind.rewards.config import Composition, Role, SignalConfig
+from tradewind.rewards.judges.signal import JudgeSignal
 from tradewind.rewards.registry import check_tasks, open_signal
 from tradewind.rewards.signal import Signal, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
@@ -38,6 +39,13 @@ class Panel:
     def needs_turns(self) -> bool:
         """Whether a signal looks at the captured turns."""
         return any(signal.needs_turns for _, signal in self.signals)
+
+    @property
+    def judges(self) -> list[tuple[SignalConfig, JudgeSignal]]:
+        """The signals that ask a model."""
+        return [
+            (config, signal) for config, signal in self.signals if isinstance(signal, JudgeSignal)
+        ]
 
     def check(self, tasks: Iterable[Task]) -> int:
         """How many tasks there are; raises `UserError` if a signal cannot score one of them."""

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 import tradewind
-from tradewind.run import criteria, env, ledger, rewards, tasks, tenants, weights
+from tradewind.run import criteria, env, ledger, rewards, tasks, tenants, trust, weights
 from tradewind.run.launcher import Launch, launch, put_aside
 from tradewind.run.live import open_view
 from tradewind.run.recipe import read_recipe, write_toml
@@ -116,6 +116,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(weights.app, name="weights")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(env.app, name="env")
+app.add_typer(trust.app, name="trust")
 app.add_typer(criteria.app, name="criteria")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(rewards.app, name="rewards")

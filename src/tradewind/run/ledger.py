@@ -1,4 +1,4 @@
-"""`tradewind ledger`: prove what a run's record says of it."""
+"""`tradewind ledger`: prove what a run's record says of it; free what it does not need."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tradewind.ledger.audit import AuditReport
+from tradewind.ledger.collect import GRACE_S
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.place import without_password
 from tradewind.rewards.compose import compose
@@ -55,6 +56,30 @@ def audit(run: Place, as_json: AsJson = False) -> None:
             _print(report)
     if not all(report.sound for report in reports):
         raise typer.Exit(VIOLATED)
+
+
+@app.command()
+def collect(
+    run: Place,
+    grace_hours: Annotated[
+        float, typer.Option(min=0.0, help="Younger ones are left alone.")
+    ] = GRACE_S / 3600,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete token payloads that no record of the run names."""
+    found = []
+    for place in ledgers_of(run):
+        with closing(Ledger.open(place)) as ledger:
+            found.append(ledger.collect_payloads(grace_hours * 3600, dry_run=dry_run))
+    if as_json:
+        print(json.dumps([one.model_dump() for one in found]))
+        return
+    for one in found:
+        done = "deleted" if one.deleted else "would be deleted"
+        young = f", {one.young} unused ones are too young" if one.young else ""
+        size = f"{one.unused_bytes} bytes"
+        print(f"{one.place}: {one.unused} payloads ({size}) {done}, {one.kept} are needed{young}")
 
 
 def ledgers_of(run: str) -> list[str]:

@@ -112,18 +112,29 @@ class Loop:
         return done
 
     def claim(self, number: int) -> list[ClosedGroup]:
-        """Wait for the step's groups; the wait is in the beat and has a deadline."""
+        """Wait for the step's groups; the wait is in the beat and has a deadline.
+
+        While an alarm has paused training nothing is claimed, and the deadline is a person's.
+        """
         self.doing = f"step {number}"
         config, progressed, closed = self.config, time.monotonic(), -1
         while True:
-            with self.clock.of("read"):
-                groups = self.ledger.claimable(
-                    config.groups_per_step, self.version, config.max_staleness, self.held
-                )
-            if groups:
-                return groups
+            paused = self.ledger.paused()
+            if paused is None:
+                with self.clock.of("read"):
+                    groups = self.ledger.claimable(
+                        config.groups_per_step, self.version, config.max_staleness, self.held
+                    )
+                if groups:
+                    return groups
             with self.clock.of("wait"):
                 self.behind.check()  # groups may never come if the last version does not
+                if paused is not None:
+                    why = f"a person: the alarm {paused.alarm!r} has paused training"
+                    self.pulse.waiting(self.doing, why, owner="you")
+                    progressed = time.monotonic()
+                    time.sleep(config.poll_s)
+                    continue
                 if (now_closed := self.ledger.closed(self.held)) != closed:
                     closed, progressed = now_closed, time.monotonic()
                 missing = f"{config.groups_per_step - closed} more closed groups for step {number}"

@@ -7,19 +7,18 @@ is all that the protocol of `publish` asks for (a conditional update is not: fol
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
-from obstore.store import LocalStore, ObjectStore, from_url
+from obstore.store import LocalStore, ObjectStore
 
+from tradewind.ledger.remote import SCHEMES, first_line, open_remote
 from tradewind.types.errors import Conflict, TradewindError, UserError
 
 DEADLINE_S = 60.0
@@ -105,8 +104,8 @@ class Bucket:
         parts = urlsplit(url)
         if parts.scheme == "file" and parts.netloc in ("", "localhost"):
             return cls(url, _open_folder(url, Path(unquote(parts.path))))
-        if parts.scheme in ("s3", "gs", "az") and parts.netloc:
-            return cls(url, _open_remote(url, deadline_s))
+        if parts.scheme in SCHEMES and parts.netloc:
+            return cls(url, open_remote(url, "the bucket", deadline_s))
         raise UserError(
             "a bucket must be a folder or an object store",
             value=url,
@@ -208,7 +207,7 @@ class Bucket:
             yield
         except (BaseError, OSError) as error:
             raise UserError(
-                f"the bucket cannot be {done} ({_first_line(error)})",
+                f"the bucket cannot be {done} ({first_line(error)})",
                 value=self.url,
                 fix="check that it exists, that the keys may use it and that the disk is not full",
             ) from error
@@ -220,29 +219,7 @@ def _open_folder(url: str, path: Path) -> ObjectStore:
         return LocalStore(path)
     except (BaseError, OSError) as error:
         raise UserError(
-            f"the bucket folder cannot be made ({_first_line(error)})",
+            f"the bucket folder cannot be made ({first_line(error)})",
             value=url,
             fix="give a folder that this user may write to",
         ) from error
-
-
-def _open_remote(url: str, deadline_s: float) -> ObjectStore:
-    deadline = timedelta(seconds=deadline_s)
-    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
-    try:
-        return from_url(
-            url,
-            client_options={"timeout": deadline, "allow_http": endpoint.startswith("http://")},
-            retry_config={"max_retries": 5, "retry_timeout": deadline},
-        )
-    except (BaseError, ValueError) as error:
-        raise UserError(
-            f"the bucket cannot be opened ({_first_line(error)})",
-            value=url,
-            fix="check the URL, and the region, endpoint and keys in the environment",
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

@@ -22,6 +22,7 @@ from tradewind.rewards.trust.statistics import (
     cusum,
     effective_repeats,
     expected_calibration_error,
+    fisher,
     gwet_ac1,
     krippendorff_alpha,
     majority_accuracy,
@@ -354,6 +355,14 @@ def test_two_proportions_are_statsmodels():
     assert (found.statistic, found.p) == pytest.approx((float(z), float(p)))
     assert two_proportions(0, 0, 1, 2).p == 1.0
     assert two_proportions(3, 3, 5, 5).p == 1.0
+
+
+@pytest.mark.parametrize("counts", [(2, 15, 0, 150), (9, 10, 3, 40), (0, 5, 0, 5), (30, 60, 5, 60)])
+def test_fishers_test_is_scipys(counts):
+    a, n_a, b, n_b = counts
+    table = [[a, n_a - a], [b, n_b - b]]
+    theirs = stats.fisher_exact(table, alternative="greater").pvalue
+    assert fisher(*counts) == pytest.approx(theirs, rel=1e-9)
 
 
 def test_nothing_changed_is_no_test():

@@ -15,15 +15,18 @@ import hashlib
 import sqlite3
 
 from tradewind.rewards.criteria.criterion import Criterion, Rubric
-from tradewind.rewards.criteria.exhibit import exhibit_of
+from tradewind.rewards.criteria.exhibit import Exhibit, exhibit_of
 from tradewind.rewards.criteria.file import read_criterion
+from tradewind.rewards.judges.failure import JudgeFailed
 from tradewind.rewards.judges.judge import Judge
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.prompt import TEMPLATE_HASH
 from tradewind.rewards.judges.shared import give_back, open_judge
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.trust.features import FEATURES, features_of
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
+from tradewind.types.record import Json
 from tradewind.types.task import Task
 
 
@@ -49,12 +52,38 @@ class JudgeSignal:
 
     def score(self, episode: Episode) -> Verdict:
         """The judge's verdict, or a null with its cause; raises `VerifierFailed` for its store."""
-        shown = exhibit_of(self.criterion, episode.task, episode.outcome, episode.turns)
+        exhibit = self.exhibit(episode)
         try:
-            found = self._judge.decide(self.rubric, self.criterion, shown)
+            found = self._judge.decide(self.rubric, self.criterion, exhibit)
         except sqlite3.Error as error:
             raise VerifierFailed(f"the judge's store does not work ({error})") from error
-        return Verdict(value=found.value, cause=found.cause, evidence=found.evidence)
+        features = features_of(exhibit.work, self.criterion.question)
+        evidence = {**found.evidence, FEATURES: features}
+        return Verdict(value=found.value, cause=found.cause, evidence=evidence)
+
+    def exhibit(self, episode: Episode) -> Exhibit:
+        """What the judge is shown of an episode."""
+        return exhibit_of(self.criterion, episode.task, episode.outcome, episode.turns)
+
+    def ask(self, exhibit: Exhibit) -> float | None:
+        """The judge's own verdict on any exhibit, fresh and stored nowhere: for probes.
+
+        Nothing is settled before it is asked. None if it gives no verdict.
+        """
+        try:
+            reading = self._judge.read(self.rubric, self.criterion, exhibit, fresh=True)
+        except (JudgeFailed, sqlite3.Error):
+            return None
+        return self.criterion.value(reading.reply.level)
+
+    def about(self) -> Json:
+        """Who judges what, for people."""
+        return {
+            "model": self._options.model,
+            "prompt": TEMPLATE_HASH,
+            "criterion": self.criterion.id,
+            "rubric": f"{self.rubric.name} {self.rubric.version}",
+        }
 
     def check(self, task: Task) -> str | None:
         """Every task can be judged: what is judged is the outcome."""

@@ -22,6 +22,7 @@ from tradewind.rewards.trust.statistics.calibration import brier, expected_calib
 from tradewind.rewards.trust.statistics.comparison import (
     Difference,
     cusum,
+    fisher,
     mcnemar,
     spearman,
     spearman_within,
@@ -59,6 +60,7 @@ __all__ = [
     "cusum",
     "effective_repeats",
     "expected_calibration_error",
+    "fisher",
     "gwet_ac1",
     "krippendorff_alpha",
     "majority_accuracy",

@@ -36,6 +36,17 @@ def mcnemar(only_first: int, only_second: int) -> Difference:
     return Difference(statistic, min(1.0, 2 * tail))
 
 
+def fisher(hits_a: int, n_a: int, hits_b: int, n_b: int) -> float:
+    """P(at least `hits_a` of the hits fall on a), were hits as likely on both sides (Fisher 1935).
+
+    Exact and one-sided, so it holds for few items and far out in the tail.
+    """
+    hits, n = hits_a + hits_b, n_a + n_b
+    most = min(hits, n_a)
+    ways = sum(math.comb(n_a, k) * math.comb(n_b, hits - k) for k in range(hits_a, most + 1))
+    return ways / math.comb(n, hits)
+
+
 def two_proportions(hits_a: int, n_a: int, hits_b: int, n_b: int) -> Difference:
     """z test of a - b with the pooled share; p = 1 where nothing can be compared."""
     if n_a == 0 or n_b == 0:

@@ -1,0 +1,107 @@
+"""Now and then: decide where judges stand, ring alarms, pause training if one says so."""
+
+from __future__ import annotations
+
+import logging
+
+from tradewind.controller.config import ControllerConfig
+from tradewind.ledger.ledger import Ledger
+from tradewind.rewards.compose import nothing_left
+from tradewind.rewards.config import Composition
+from tradewind.rewards.trust.alarms import Action, Alarm, Window, ring
+from tradewind.rewards.trust.keeping import update_standings
+from tradewind.types.beat import Event
+from tradewind.types.trust import Pause, Standing, TrustState
+
+log = logging.getLogger("controller")
+
+WATCHERS = ("exploits", "effort")
+"""Built-in signals whose evidence says how many tools were used, and what they touched."""
+
+
+class TrustWatch:
+    """Feed it the time; it writes standings, events and pauses."""
+
+    def __init__(self, config: ControllerConfig, ledger: Ledger) -> None:
+        self._config, self._ledger = config, ledger
+        self._looked_at = 0.0
+        self._rung: dict[str, str] = {}
+        """What the last look rang, by alarm: each is said once, and again after it was silent."""
+        self._named: set[str] = set()
+        """Rollouts that were named for a person to look at."""
+
+    def look(self, now: float) -> None:
+        """Decide and ring, unless the last look was a moment ago."""
+        if now - self._looked_at < self._config.alarms.every_s:
+            return
+        self._looked_at = now
+        for standing in update_standings(self._ledger, self._config.trust, now):
+            log.warning("judge of %s: %s", standing.signal, standing.state)
+        alarms = ring(self._window(), self._config.alarms)
+        for alarm in alarms:
+            self._heed(alarm, now)
+        self._rung = {alarm.name: alarm.sentence for alarm in alarms}
+
+    def factors(self) -> dict[str, float]:
+        """The factor on each judged signal's weight, for groups that close now."""
+        found = self._ledger.trust_factors()
+        return dict.fromkeys(found, 1.0) if self._config.trust.off else found
+
+    def _window(self) -> Window:
+        config, ledger = self._config, self._ledger
+        since = ledger.resumed_at()
+        steps = 3 * config.alarms.jump_steps
+        return Window(
+            groups=ledger.newest_groups(steps * config.groups_per_step, since),
+            nulls=ledger.newest_nulls(config.alarms.null_window, since),
+            groups_per_step=config.groups_per_step,
+            watched=ledger.newest_watched(config.alarms.watched_window, since, self._watchers()),
+            delivery=ledger.newest_delivery(config.alarms.null_window, since),
+            untrusted=self._untrusted(since),
+        )
+
+    def _all_new(self, alarm: Alarm) -> bool:
+        """Whether a whole new sample is there to be looked at, while the alarm goes on ringing."""
+        return bool(alarm.rollouts) and self._named.isdisjoint(alarm.rollouts)
+
+    def _watchers(self) -> list[str]:
+        """Signals of the composition in use that write down what an agent did."""
+        used = self._ledger.composition()
+        signals = () if used is None else Composition.model_validate(used[1]).signals
+        return [signal.name for signal in signals if signal.use in WATCHERS]
+
+    def _untrusted(self, since: float) -> str | None:
+        """Why nothing can be rewarded although it could before somebody was quarantined."""
+        used = self._ledger.composition()
+        if used is None:
+            return None
+        composition = Composition.model_validate(used[1])
+        standings = self._standings()
+        fallen = {
+            name: found
+            for name, found in standings.items()
+            if found.state is TrustState.QUARANTINED and found.at > since
+        }
+        # One that nobody knows yet may still earn its trust: that takes rollouts.
+        hoped_for = {name: float(name not in fallen) for name in standings}
+        if not fallen or not nothing_left(composition, hoped_for):
+            return None
+        why = ", ".join(f"{name} ({'; '.join(f.reasons)})" for name, f in fallen.items())
+        return f"no signal is left that can be believed: {why}"
+
+    def _standings(self) -> dict[str, Standing]:
+        found = [self._ledger.standing(j.signal, j.version) for j in self._ledger.judges()]
+        return {standing.signal: standing for standing in found if standing is not None}
+
+    def _heed(self, alarm: Alarm, now: float) -> None:
+        if alarm.action is Action.PAUSE:
+            pause = Pause(alarm=alarm.name, cause=alarm.sentence, at=now)
+            if self._ledger.pause_training(pause):
+                log.error("training is paused: %s", alarm.sentence)
+        elif alarm.name not in self._rung or self._all_new(alarm):
+            self._named.update(alarm.rollouts)
+            log.warning("%s: %s", alarm.name, alarm.sentence)
+            kind = f"alarm.{alarm.name}"
+            self._ledger.event(
+                Event(at=now, process="controller", kind=kind, detail=alarm.sentence)
+            )

@@ -1,0 +1,258 @@
+"""Asks judges what no reward needs, so that one knows when they fail.
+
+    judged rollout ──► canary          every `canary_every`-th: an answer whose verdict is known
+                   ──► repeats         of the first ones, later of a share: the same verdict again?
+                   ──► held-out judge  of a share: another judge, that nobody trains against
+                   ──► anchor          every `anchor_every`-th: one of the first rollouts, again
+
+What is asked of which rollout follows from its id and a seed. A judge that gives no verdict on a
+probe leaves no record of it: nulls are counted on rollouts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+
+from pydantic import Field
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.trust import Judge
+from tradewind.rewards.config import Composition, SignalConfig
+from tradewind.rewards.criteria.exhibit import Exhibit
+from tradewind.rewards.judges.signal import JudgeSignal
+from tradewind.rewards.registry import open_signal
+from tradewind.rewards.trust.canaries import Canary, Material, canaries, known_wrong
+from tradewind.rewards.trust.evidence import YES
+from tradewind.types.config import Config
+from tradewind.types.episode import Episode
+from tradewind.types.errors import UserError
+from tradewind.types.score import Score
+from tradewind.types.trust import Probe, ProbeKind, TrustState
+
+log = logging.getLogger("grader")
+
+
+class ProbeConfig(Config):
+    """Section `[grader.probes]`."""
+
+    seed: int = 0
+    """Decides which rollouts are probed."""
+    truth: dict[str, str] = Field(default_factory=dict)
+    """Judged signal -> the deterministic signal that says the truth of the same rollouts; each such
+    rollout is a free label. A good role for it is `monitor`: as a closed gate it would keep the
+    judge from being asked about what is wrong."""
+    canary_every: int = Field(default=8, ge=1)
+    """Judged rollouts of a criterion per canary."""
+    canary_confirm: int = Field(default=4, ge=0)
+    """How often a canary with the wrong verdict is asked again."""
+    repeat_items: int = Field(default=20, ge=0)
+    """Rollouts of a new judge that are judged three times."""
+    repeat_share: float = Field(default=0.02, ge=0, le=1)
+    """Share of rollouts after those."""
+    anchors: int = Field(default=40, ge=0)
+    """So many of a judge's first rollouts are asked again and again."""
+    anchor_every: int = Field(default=8, ge=1)
+    """Judged rollouts of a criterion per anchor."""
+    heldout: dict[str, dict[str, object]] = Field(default_factory=dict)
+    """Judged signal -> options of another judge for the same criterion (`url`, `model`, ...); what
+    is not named is as in the signal's own options."""
+    heldout_share: float = Field(default=0.03, ge=0, le=1)
+    """Share of rollouts that the held-out judge sees, too."""
+
+
+@dataclass
+class _Watched:
+    """One judged signal."""
+
+    repeats: int
+    heldout: JudgeSignal | None
+    judged: int = 0
+    asked: int = 0
+    """Canaries so far."""
+    wrong: Exhibit | None = None
+    anchors: list[tuple[str, Exhibit, float]] = field(default_factory=list)
+    anchor: int = 0
+
+
+class Prober:
+    """Shared by a grader's threads; probes are asked on the thread that has just graded."""
+
+    def __init__(self, config: ProbeConfig, ledger: Ledger) -> None:
+        self._config, self._ledger = config, ledger
+        self._watched: dict[tuple[str, str], _Watched] = {}
+        self._guard = threading.Lock()
+
+    def check(self, composition: Composition) -> None:
+        """Raises `UserError` if the truth of a judged signal would come from nowhere."""
+        names = {signal.name for signal in composition.signals if not signal.judged}
+        for judged, truth in self._config.truth.items():
+            if truth not in names:
+                raise UserError(
+                    f"the truth of {judged!r} comes from no signal of that name",
+                    value=truth,
+                    fix="name a deterministic signal of the same composition in [grader.probes]",
+                )
+
+    def meet(self, config: SignalConfig, signal: JudgeSignal) -> None:
+        """From here on this is who judges; raises `UserError` for options that do not work."""
+        criterion = signal.criterion
+        self._ledger.meet_judge(
+            Judge(
+                signal=config.name,
+                version=signal.version,
+                minimum=TrustState(criterion.minimum_trust),
+                truth=self._config.truth.get(config.name),
+                about=signal.about(),
+            )
+        )
+        key = (config.name, signal.version)
+        if key in self._watched:
+            return
+        probes = self._ledger.probes(*key)
+        self._watched[key] = _Watched(
+            repeats=sum(probe.kind is ProbeKind.REPEAT for probe in probes),
+            heldout=self._open_heldout(config),
+            wrong=known_wrong(criterion),
+        )
+
+    def probe(
+        self, episode: Episode, config: SignalConfig, signal: JudgeSignal, scores: list[Score]
+    ) -> None:
+        """Ask what is due after this rollout; `scores` are all of its scores."""
+        own = next((score for score in scores if score.source == config.name), None)
+        if own is None or own.value is None:
+            return
+        exhibit = signal.exhibit(episode)
+        watched = self._watched[config.name, signal.version]
+        truth = _value(scores, self._config.truth.get(config.name))
+        with self._guard:
+            number = watched.judged
+            watched.judged += 1
+            if truth is not None and truth < YES:
+                watched.wrong = _plainer(watched.wrong, exhibit)
+            if len(watched.anchors) < self._config.anchors:
+                watched.anchors.append((episode.rollout_id, exhibit, own.value))
+        asker = _Asker(self._ledger, config.name, signal, episode.rollout_id)
+        if number % self._config.canary_every == 0:
+            self._ask_canary(asker, watched, exhibit, own.value)
+        if self._repeat_is_due(watched, asker):
+            asker.repeat(exhibit, own.value)
+        if number % self._config.anchor_every == 0 and number >= self._config.anchors:
+            self._ask_anchor(asker, watched)
+        if watched.heldout is not None and self._share(asker, "heldout", config.name):
+            asker.compare(exhibit, own.value, watched.heldout)
+
+    def close(self) -> None:
+        """Give the held-out judges back."""
+        for watched in self._watched.values():
+            if watched.heldout is not None:
+                watched.heldout.close()
+
+    def _ask_canary(self, asker: _Asker, watched: _Watched, exhibit: Exhibit, value: float) -> None:
+        with self._guard:
+            number, wrong = watched.asked, watched.wrong
+            watched.asked += 1
+        known = canaries(Material(asker.signal.criterion, exhibit, value, wrong), number)
+        if known:
+            asker.canary(known[number % len(known)], self._config.canary_confirm)
+
+    def _ask_anchor(self, asker: _Asker, watched: _Watched) -> None:
+        with self._guard:
+            if not watched.anchors:
+                return
+            anchor = watched.anchors[watched.anchor % len(watched.anchors)]
+            watched.anchor += 1
+        asker.anchor(*anchor)
+
+    def _repeat_is_due(self, watched: _Watched, asker: _Asker) -> bool:
+        with self._guard:
+            due = watched.repeats < self._config.repeat_items
+            due = due or self._share(asker, "repeat", asker.name)
+            watched.repeats += due
+        return due
+
+    def _share(self, asker: _Asker, what: str, signal: str) -> bool:
+        """Whether a rollout belongs to the share that a kind of probe is asked of."""
+        share = self._config.heldout_share if what == "heldout" else self._config.repeat_share
+        text = f"{self._config.seed} {what} {signal} {asker.rollout_id}"
+        drawn = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        return drawn < share * 2**64
+
+    def _open_heldout(self, config: SignalConfig) -> JudgeSignal | None:
+        changed = self._config.heldout.get(config.name)
+        if changed is None:
+            return None
+        other = config.model_copy(update={"options": {**config.options, **changed}})
+        signal = open_signal(other)
+        assert isinstance(signal, JudgeSignal), other
+        return signal
+
+
+@dataclass(frozen=True)
+class _Asker:
+    """Asks one judge because of one rollout, and writes down what it said."""
+
+    ledger: Ledger
+    name: str
+    signal: JudgeSignal
+    rollout_id: str
+
+    def canary(self, canary: Canary, confirm: int) -> None:
+        """Once, and `confirm` times more if the verdict is wrong."""
+        values = self._values(canary.exhibit, 1)
+        if values and (values[0] >= YES) != (canary.expected >= YES):
+            values += self._values(canary.exhibit, confirm)
+        if values:
+            self._write(ProbeKind.CANARY, canary.name, values, canary.expected)
+
+    def repeat(self, exhibit: Exhibit, value: float) -> None:
+        """Two more times."""
+        values = [value, *self._values(exhibit, 2)]
+        self._write(ProbeKind.REPEAT, self.rollout_id, values, None)
+
+    def anchor(self, rollout_id: str, exhibit: Exhibit, value: float) -> None:
+        """An old rollout, once more."""
+        values = self._values(exhibit, 1)
+        if values:
+            self._write(ProbeKind.ANCHOR, rollout_id, values, value)
+
+    def compare(self, exhibit: Exhibit, value: float, heldout: JudgeSignal) -> None:
+        """The same exhibit for another judge."""
+        said = heldout.ask(exhibit)
+        if said is not None:
+            self._write(ProbeKind.HELDOUT, heldout.version, [said], value)
+
+    def _values(self, exhibit: Exhibit, times: int) -> list[float]:
+        said = [self.signal.ask(exhibit) for _ in range(times)]
+        return [value for value in said if value is not None]
+
+    def _write(
+        self, kind: ProbeKind, name: str, values: list[float], expected: float | None
+    ) -> None:
+        self.ledger.add_probe(
+            Probe(
+                kind=kind,
+                name=name,
+                signal=self.name,
+                version=self.signal.version,
+                rollout_id=self.rollout_id,
+                values=tuple(values),
+                expected=expected,
+                at=time.time(),
+            )
+        )
+
+
+def _plainer(known: Exhibit | None, other: Exhibit) -> Exhibit:
+    """The shorter of two, so that what a canary adds is all that is odd about it."""
+    if known is None or not known.work.strip():
+        return other
+    return other if 0 < len(other.work.strip()) < len(known.work) else known
+
+
+def _value(scores: list[Score], source: str | None) -> float | None:
+    return next((score.value for score in scores if score.source == source), None)

@@ -1,0 +1,255 @@
+"""The newest groups and verdicts, as alarms look at them; and whether training is paused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from tradewind.ledger.database import Database, put
+from tradewind.ledger.events import note
+from tradewind.ledger.run import read_meta
+from tradewind.ledger.tables import credits, groups, outcomes, rollouts, run, scores, turns
+from tradewind.types.group import GroupState, Purpose
+from tradewind.types.ids import GroupId, RolloutId
+from tradewind.types.record import Json
+from tradewind.types.trust import Pause
+
+PAUSED, RESUMED = "training_paused", "training_resumed_at"
+"""Keys of the run table."""
+
+
+@dataclass(frozen=True)
+class RewardedRollout:
+    """One rollout with a reward."""
+
+    rollout_id: RolloutId
+    reward: float
+    tokens: int
+    """Sampled in answered turns."""
+    turns: int
+
+
+@dataclass(frozen=True)
+class RewardedGroup:
+    """A training group that closed."""
+
+    group_id: GroupId
+    task_id: str
+    rollouts: tuple[RewardedRollout, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean reward."""
+        return sum(r.reward for r in self.rollouts) / len(self.rollouts)
+
+
+@dataclass(frozen=True)
+class GradedNull:
+    """Whether one graded rollout is null, and the first word of its cause."""
+
+    null: bool
+    kind: str | None
+
+
+@dataclass(frozen=True)
+class WatchedRollout:
+    """What behaviour signals wrote down about a rollout that earned a reward."""
+
+    rollout_id: RolloutId
+    reward: float
+    acts: int | None
+    """Tool calls; None if no signal of the composition counts them."""
+    touched: tuple[str, ...]
+    """Classes of exploits that the monitor has seen signs of."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Tokens of rollouts that have ended."""
+
+    sampled: int = 0
+    delivered: int = 0
+    """In answers that reached their agent whole."""
+
+
+class Windows(Database):
+    """Read by the controller's alarms."""
+
+    def newest_groups(self, n: int, since: float) -> list[RewardedGroup]:
+        """The newest `n` training groups that closed after `since`, oldest first."""
+        with self.read() as conn:
+            rows = conn.execute(
+                select(groups.c.group_id, groups.c.task_id)
+                .where(
+                    groups.c.purpose == Purpose.TRAIN.value,
+                    groups.c.state.in_([GroupState.CLOSED.value, GroupState.CONSUMED.value]),
+                    groups.c.closed_at > since,
+                )
+                .order_by(groups.c.number.desc())
+                .limit(n)
+            ).all()
+            members = _members(conn, [row.group_id for row in rows])
+        return [
+            RewardedGroup(row.group_id, row.task_id, tuple(members[row.group_id]))
+            for row in reversed(rows)
+            if row.group_id in members
+        ]
+
+    def newest_nulls(self, n: int, since: float) -> list[GradedNull]:
+        """Of the newest `n` rollouts that ended after `since` and were graded, oldest first."""
+        cause = (
+            select(func.min(scores.c.cause))
+            .where(scores.c.rollout_id == rollouts.c.rollout_id, scores.c.value.is_(None))
+            .correlate(rollouts)
+            .scalar_subquery()
+        )
+        with self.read() as conn:
+            rows = conn.execute(
+                select(rollouts.c.null, cause.label("cause"))
+                .join(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
+                .where(rollouts.c.state == "graded", outcomes.c.at > since)
+                .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
+                .limit(n)
+            ).all()
+        return [
+            GradedNull(bool(row.null), row.cause.partition(":")[0] if row.null else None)
+            for row in reversed(rows)
+        ]
+
+    def newest_watched(
+        self, n: int, since: float, sources: Collection[str]
+    ) -> list[WatchedRollout]:
+        """The newest `n` rewarded rollouts of training groups that closed after `since`, oldest
+        first, with the evidence of these signals; none if there are no such signals.
+        """
+        if not sources:
+            return []
+        with self.read() as conn:
+            rewarded = conn.execute(
+                select(rollouts.c.rollout_id, credits.c.reward)
+                .join(credits, credits.c.rollout_id == rollouts.c.rollout_id)
+                .join(groups, groups.c.group_id == rollouts.c.group_id)
+                .where(
+                    groups.c.purpose == Purpose.TRAIN.value,
+                    groups.c.closed_at > since,
+                    credits.c.reward.is_not(None),
+                )
+                .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
+                .limit(n)
+            ).all()
+            rows = conn.execute(
+                select(scores.c.rollout_id, scores.c.evidence)
+                .where(
+                    scores.c.rollout_id.in_([row.rollout_id for row in rewarded]),
+                    scores.c.source.in_(sources),
+                )
+                .order_by(scores.c.rollout_id, scores.c.source)
+            )
+            evidence: dict[RolloutId, Json] = {}
+            for row in rows:
+                evidence.setdefault(row.rollout_id, {}).update(row.evidence)
+        return [
+            _watched(row.rollout_id, row.reward, evidence.get(row.rollout_id, {}))
+            for row in reversed(rewarded)
+        ]
+
+    def newest_delivery(self, n: int, since: float) -> Delivery:
+        """Tokens of the newest `n` rollouts that ended after `since` and were graded."""
+        newest = (
+            select(rollouts.c.rollout_id)
+            .join(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
+            .where(rollouts.c.state == "graded", outcomes.c.at > since)
+            .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
+            .limit(n)
+        )
+        with self.read() as conn:
+            ids = list(conn.execute(newest).scalars())
+            rows = conn.execute(
+                select(turns.c.delivered, func.sum(turns.c.tokens).label("tokens"))
+                .where(turns.c.rollout_id.in_(ids))
+                .group_by(turns.c.delivered)
+            )
+            tokens = {bool(row.delivered): int(row.tokens or 0) for row in rows}
+        return Delivery(sum(tokens.values()), tokens.get(True, 0))
+
+    def pause_training(self, pause: Pause) -> bool:
+        """Stop opening and leasing training groups; False if it is paused already."""
+        with self.write() as conn:
+            if read_meta(conn, PAUSED):
+                return False
+            put(conn, run, {"key": PAUSED}, {"value": pause.model_dump(mode="json")})
+            note(conn, "training.paused", pause.alarm, pause.cause)
+        return True
+
+    def resume_training(self, now: float, who: str) -> Pause | None:
+        """Let training go on; what it was paused for, or None if it was not.
+
+        Alarms look only at what comes after `now`.
+        """
+        with self.write() as conn:
+            known = read_meta(conn, PAUSED)
+            if not known:
+                return None
+            put(conn, run, {"key": PAUSED}, {"value": {}})
+            put(conn, run, {"key": RESUMED}, {"value": now})
+            pause = Pause.model_validate(known)
+            note(conn, "training.resumed", pause.alarm, f"by {who}")
+        return pause
+
+    def paused(self) -> Pause | None:
+        """Why training is paused, if it is."""
+        with self.read() as conn:
+            known = read_meta(conn, PAUSED)
+        return Pause.model_validate(known) if known else None
+
+    def resumed_at(self) -> float:
+        """When a person last let training go on; 0 if nobody had to."""
+        with self.read() as conn:
+            return float(read_meta(conn, RESUMED) or 0.0)
+
+
+def _watched(rollout: RolloutId, reward: float, evidence: Json) -> WatchedRollout:
+    """`acts` is the monitor's word, `call_count` that of the effort."""
+    acts = evidence.get("acts", evidence.get("call_count"))
+    return WatchedRollout(
+        rollout_id=rollout,
+        reward=reward,
+        acts=acts if isinstance(acts, int) else None,
+        touched=tuple(evidence.get("by_class") or ()),
+    )
+
+
+def _members(conn: Connection, ids: list[GroupId]) -> dict[GroupId, list[RewardedRollout]]:
+    sampled = (
+        select(
+            turns.c.rollout_id,
+            func.sum(turns.c.tokens).label("tokens"),
+            func.count().label("turns"),
+        )
+        .join(rollouts, rollouts.c.rollout_id == turns.c.rollout_id)
+        .where(rollouts.c.group_id.in_(ids))
+        .group_by(turns.c.rollout_id)
+        .subquery()
+    )
+    rows = conn.execute(
+        select(
+            rollouts.c.group_id,
+            rollouts.c.rollout_id,
+            credits.c.reward,
+            sampled.c.tokens,
+            sampled.c.turns,
+        )
+        .join(credits, credits.c.rollout_id == rollouts.c.rollout_id)
+        .outerjoin(sampled, sampled.c.rollout_id == rollouts.c.rollout_id)
+        .where(rollouts.c.group_id.in_(ids), credits.c.reward.is_not(None))
+        .order_by(rollouts.c.number, rollouts.c.idx)
+    )
+    found: dict[GroupId, list[RewardedRollout]] = {}
+    for row in rows:
+        member = RewardedRollout(
+            row.rollout_id, row.reward, int(row.tokens or 0), int(row.turns or 0)
+        )
+        found.setdefault(row.group_id, []).append(member)
+    return found

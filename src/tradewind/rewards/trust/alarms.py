@@ -1,0 +1,268 @@
+"""Alarms over the newest groups: pure functions from windows to what is to be done.
+
+    nulls      too many rollouts cannot be graded
+    jump       the mean reward leaps from one step to the next: a discovery, or an exploit
+    length     inside groups the longer answers win, more and more
+    short      full reward for unusually little: a sample for people to look at
+    idle       full reward without one tool call, where most rollouts make some
+    touched    full reward with signs of an exploit: tests read, caches opened
+    delivered  too few of the sampled tokens reached their agents
+    untrusted  a judge was quarantined and no signal is left that can be believed
+
+Judges have alarms of their own (`faults.py`). `idle` and `touched` need a behaviour signal or a
+monitor in the composition. The gateway watches delivered tokens, too, but it stops nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from statistics import mean, median
+
+from pydantic import Field
+
+from tradewind.ledger.windows import Delivery, GradedNull, RewardedGroup, WatchedRollout
+from tradewind.rewards.trust.statistics import spearman_within, wilson_lower
+from tradewind.types.config import Config
+
+_MAD_TO_SIGMA = 1.4826
+"""A normal distribution's standard deviation over its median absolute deviation."""
+SHOWN = 5
+"""Rollouts that a sentence names."""
+
+
+class Action(StrEnum):
+    """What an alarm does."""
+
+    OFF = "off"
+    WARN = "warn"
+    """An event, a line in the log."""
+    PAUSE = "pause"
+    """No training group is opened or leased until a person lets it go on."""
+
+
+class AlarmConfig(Config):
+    """Section `[controller.alarms]`: what is looked at, how much of it, what is done."""
+
+    every_s: float = Field(default=5.0, ge=0)
+    """Pause between two looks, in seconds."""
+    level: float = Field(default=0.999, gt=0.5, lt=1)
+    """Confidence of the bounds that an alarm compares."""
+    nulls: Action = Action.PAUSE
+    """At `null_stop`; at `null_warn` it warns."""
+    null_warn: float = Field(default=0.05, ge=0, lt=1)
+    """Share of null rollouts."""
+    null_stop: float = Field(default=0.15, ge=0, lt=1)
+    """Share of null rollouts."""
+    null_window: int = Field(default=200, ge=10)
+    """Graded rollouts that are looked at."""
+    null_least: int = Field(default=40, ge=1)
+    """Graded rollouts before their nulls say anything: a run may begin before its product does."""
+    jump: Action = Action.WARN
+    """Without judges a leap is usually a discovery, so the default only warns."""
+    jump_mad: float = Field(default=4.0, gt=0)
+    """Robust standard deviations of earlier differences between steps."""
+    jump_least: float = Field(default=0.3, gt=0)
+    """A smaller leap of the mean reward is never one."""
+    jump_steps: int = Field(default=16, ge=4)
+    """Steps that must have been seen before one can leap."""
+    length: Action = Action.WARN
+    """What is done when longer answers win."""
+    length_rank: float = Field(default=0.3, ge=0, le=1)
+    """Mean rank correlation of tokens and reward inside groups."""
+    length_growth: float = Field(default=1.5, gt=1)
+    """How much longer answers must have become, between the older half and the newer."""
+    short: Action = Action.WARN
+    """What is done about full reward for unusually little."""
+    short_share: float = Field(default=0.25, gt=0, lt=1)
+    """Of the median number of tokens: an answer below it is unusually short."""
+    idle: Action = Action.WARN
+    """What is done about full reward without a tool call."""
+    touched: Action = Action.WARN
+    """What is done about full reward with signs of an exploit; a tripwire does more."""
+    watched_window: int = Field(default=256, ge=8)
+    """Rewarded rollouts that are looked at for both."""
+    delivered: Action = Action.PAUSE
+    """At `delivered_stop`; at `delivered_warn` it warns."""
+    delivered_warn: float = Field(default=0.98, gt=0, le=1)
+    """Share of sampled tokens that reached their agents."""
+    delivered_stop: float = Field(default=0.95, gt=0, le=1)
+    """The same."""
+    delivered_least: int = Field(default=20_000, ge=1)
+    """Sampled tokens before there is a share to speak of."""
+    untrusted: Action = Action.PAUSE
+    """What is done when a quarantine leaves nothing that can be rewarded."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Example: `Alarm("nulls", Action.PAUSE, "31 of the last 100 rollouts were null (...)")`."""
+
+    name: str
+    action: Action
+    sentence: str
+    rollouts: tuple[str, ...] = ()
+    """Those that a person should look at."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """What alarms look at; everything in the order of time."""
+
+    groups: Sequence[RewardedGroup] = ()
+    nulls: Sequence[GradedNull] = ()
+    groups_per_step: int = 1
+    watched: Sequence[WatchedRollout] = ()
+    delivery: Delivery | None = None
+    untrusted: str | None = None
+    """Why no signal is left that can be believed, if so."""
+
+
+def ring(window: Window, config: AlarmConfig) -> list[Alarm]:
+    """All alarms that the window gives reason for, those that pause first."""
+    found = [
+        *_nulls(window.nulls, config),
+        *_jump(window, config),
+        *_length(window.groups, config),
+        *_short(window.groups, config),
+        *_idle(window.watched, config),
+        *_touched(window.watched, config),
+        *_delivered(window.delivery, config),
+    ]
+    if window.untrusted is not None:
+        found.append(Alarm("untrusted", config.untrusted, window.untrusted))
+    ringing = [alarm for alarm in found if alarm.action is not Action.OFF]
+    return sorted(ringing, key=lambda alarm: alarm.action is not Action.PAUSE)
+
+
+def _nulls(graded: Sequence[GradedNull], config: AlarmConfig) -> Iterator[Alarm]:
+    nulls = [found for found in graded if found.null]
+    bound = wilson_lower(len(nulls), len(graded), config.level)
+    if len(graded) < config.null_least or bound <= config.null_warn:
+        return
+    kinds = Counter(found.kind for found in nulls)
+    classes = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+    stops = bound > config.null_stop
+    yield Alarm(
+        "nulls",
+        config.nulls if stops else min(config.nulls, Action.WARN, key=_severity),
+        f"{len(nulls)} of the last {len(graded)} rollouts were null ({classes}); surely more than "
+        f"{bound:.0%}, allowed is {config.null_stop if stops else config.null_warn:.0%}",
+    )
+
+
+def _jump(window: Window, config: AlarmConfig) -> Iterator[Alarm]:
+    size = window.groups_per_step
+    whole = len(window.groups) // size
+    blocks = [window.groups[len(window.groups) - n * size :][:size] for n in range(whole, 0, -1)]
+    means = [mean(group.mean for group in block) for block in blocks]
+    leaps = [b - a for a, b in pairwise(means)]
+    if len(leaps) <= config.jump_steps:
+        return
+    *before, last = leaps
+    middle = median(before)
+    spread = _MAD_TO_SIGMA * median(abs(leap - middle) for leap in before)
+    if last < config.jump_least or last - middle <= config.jump_mad * spread:
+        return
+    members = [r for group in blocks[-1] for r in group.rollouts]
+    best = sorted(members, key=lambda r: -r.reward)[:SHOWN]
+    yield Alarm(
+        "jump",
+        config.jump,
+        f"the mean reward leapt from {means[-2]:.2f} to {means[-1]:.2f} in one step; look at "
+        + ", ".join(r.rollout_id for r in best),
+    )
+
+
+def _length(groups: Sequence[RewardedGroup], config: AlarmConfig) -> Iterator[Alarm]:
+    if len(groups) < 2 * config.jump_steps:
+        return
+    older, newer = groups[: len(groups) // 2], groups[len(groups) // 2 :]
+    ranks = [
+        spearman_within(
+            [([r.tokens for r in g.rollouts], [r.reward for r in g.rollouts]) for g in half]
+        )
+        for half in (older, newer)
+    ]
+    grown = _tokens(newer) / max(1.0, _tokens(older))
+    was, now = ranks[0] or 0.0, ranks[1] or 0.0
+    if now > config.length_rank and now > was:
+        yield Alarm(
+            "length",
+            config.length,
+            f"inside groups longer answers earn more: rank correlation {now:.2f}, before {was:.2f}",
+        )
+    gain = mean(g.mean for g in newer) - mean(g.mean for g in older)
+    if grown > config.length_growth and gain < 0.02:
+        yield Alarm(
+            "length",
+            config.length,
+            f"answers are {grown:.1f} times as long as before and earn no more ({gain:+.2f})",
+        )
+
+
+def _short(groups: Sequence[RewardedGroup], config: AlarmConfig) -> Iterator[Alarm]:
+    members = [r for group in groups for r in group.rollouts if r.tokens]
+    if not members:
+        return
+    least = config.short_share * median(r.tokens for r in members)
+    found = [r.rollout_id for r in members if r.reward >= 1 and r.tokens < least]
+    if found:
+        yield Alarm(
+            "short",
+            config.short,
+            f"{len(found)} rollouts earned everything with fewer than {least:.0f} tokens; look at "
+            + ", ".join(found[-SHOWN:]),
+        )
+
+
+def _idle(watched: Sequence[WatchedRollout], config: AlarmConfig) -> Iterator[Alarm]:
+    counted = [r for r in watched if r.acts is not None]
+    # Where most do without tools, doing without is no sign of anything.
+    if not counted or median(r.acts or 0 for r in counted) < 1:
+        return
+    found = [r.rollout_id for r in counted if r.acts == 0 and r.reward >= 1]
+    if found:
+        yield _to_review("idle", config.idle, found, "earned everything without one tool call")
+
+
+def _touched(watched: Sequence[WatchedRollout], config: AlarmConfig) -> Iterator[Alarm]:
+    found = [r for r in watched if r.touched and r.reward >= 1]
+    if found:
+        kinds = Counter(kind for r in found for kind in r.touched)
+        named = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+        ids = [r.rollout_id for r in found]
+        said = f"earned everything with signs of an exploit ({named})"
+        yield _to_review("touched", config.touched, ids, said)
+
+
+def _to_review(name: str, action: Action, found: Sequence[str], said: str) -> Alarm:
+    """The newest ones are named: their traces are still at hand."""
+    sample = tuple(found[-SHOWN:])
+    return Alarm(name, action, f"{len(found)} rollouts {said}; look at {', '.join(sample)}", sample)
+
+
+def _delivered(delivery: Delivery | None, config: AlarmConfig) -> Iterator[Alarm]:
+    if delivery is None or delivery.sampled < config.delivered_least:
+        return
+    share = delivery.delivered / delivery.sampled
+    if share >= config.delivered_warn:
+        return
+    stops = share < config.delivered_stop
+    yield Alarm(
+        "delivered",
+        config.delivered if stops else min(config.delivered, Action.WARN, key=_severity),
+        f"only {share:.3f} of {delivery.sampled} sampled tokens reached their agents, allowed is "
+        f"{config.delivered_stop if stops else config.delivered_warn:g}",
+    )
+
+
+def _tokens(groups: Sequence[RewardedGroup]) -> float:
+    return mean(r.tokens for group in groups for r in group.rollouts)
+
+
+def _severity(action: Action) -> int:
+    return list(Action).index(action)

@@ -1,0 +1,203 @@
+"""`tradewind trust`: where judges stand and why, labels by people, the end of a pause."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.place import has_ledger, ledger_of
+from tradewind.ledger.trust import Judge
+from tradewind.types import Json, UserError
+from tradewind.types.trust import Label, Standing
+
+_SHOWN_BOUNDS = ("probation_bound", "trusted_bound", "min_labels", "bias", "null_rate")
+
+
+class _ShowsByDefault(TyperGroup):
+    """`tradewind trust RUN` is `tradewind trust show RUN`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_ShowsByDefault,
+    help="Where judges stand: `tradewind trust RUN` prints it.",
+    no_args_is_help=True,
+)
+
+Place = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's folder, a ledger's file or a database URL.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@app.command()
+def show(run: Place, as_json: AsJson = False) -> None:
+    """Print every judge's state, the bounds that decided it, and what it was held against."""
+    with _ledger(run) as ledger:
+        rows = [(judge, ledger.standing(judge.signal, judge.version)) for judge in ledger.judges()]
+        paused = ledger.paused()
+    if as_json:
+        found = [_as_json(judge, standing) for judge, standing in rows]
+        pause = None if paused is None else paused.model_dump()
+        print(json.dumps({"judges": found, "paused": pause}))
+        return
+    console = Console()
+    if paused is not None:
+        console.print(f"[bold red]training is paused[/] by {paused.alarm!r}: {paused.cause}")
+    if not rows:
+        console.print("no judge has been asked in this run")
+        return
+    console.print(trust_table(rows))
+    for _, standing in rows:
+        if standing is not None:
+            console.print(f"{standing.signal}: {'; '.join(standing.reasons)}", highlight=False)
+    held = next((s.thresholds for _, s in rows if s is not None), {})
+    shown = ", ".join(f"{name} {held[name]}" for name in _SHOWN_BOUNDS if name in held)
+    console.print(f"held against: {shown} (all of them with --json)", highlight=False)
+
+
+@app.command()
+def label(
+    run: Place,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, one label each.")],
+) -> None:
+    """Add labels by people: {"rollout_id", "signal", "rater", "value"} on each line.
+
+    Also "sampling": "random" (default) or "disagreement"; "source": "person" (default) or "model".
+    A rater's first label on a rollout stands.
+    """
+    labels = list(read_labels(file))
+    with _ledger(run) as ledger:
+        known = {judge.signal for judge in ledger.judges()}
+        for found in labels:
+            if found.signal not in known:
+                raise UserError(
+                    "a label is for a signal that no judge of this run decides",
+                    value=found.signal,
+                    fix=f"use one of {', '.join(sorted(known)) or 'none: no judge was asked yet'}",
+                )
+        added = ledger.add_labels(labels)
+    print(f"{added} labels added, {len(labels) - added} were there already")
+
+
+@app.command()
+def resume(run: Place) -> None:
+    """Let training go on after an alarm has paused it."""
+    with _ledger(run) as ledger:
+        pause = ledger.resume_training(time.time(), getpass.getuser())
+    print("training was not paused" if pause is None else f"training goes on; it was {pause.alarm}")
+
+
+def read_labels(file: Path) -> Iterator[Label]:
+    """The labels of a file; raises `UserError` that names the line."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(
+            f"the file of labels cannot be read ({error.strerror})",
+            value=str(file),
+            fix="give a file of JSON lines",
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _label(line, number)
+
+
+def trust_table(rows: Sequence[tuple[Judge, Standing | None]]) -> Table:
+    """One row per judge and source of labels; a dash where nothing is known."""
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    for column in ("criterion", "state", "factor", "labels by", "n", "base rate"):
+        table.add_column(column)
+    for column in ("sens. (bound)", "spec. (bound)", "kappa", "AC1", "signal left", "last alarm"):
+        table.add_column(column)
+    for judge, standing in rows:
+        agreement: dict[str, Json] = {} if standing is None else _agreements(standing)
+        state = "unknown" if standing is None else standing.state.value
+        factor = "0" if standing is None else f"{standing.factor:g}"
+        alarm = "" if standing is None else ", ".join(standing.faults)
+        for source, found in (agreement or {"nobody": {}}).items():
+            table.add_row(judge.signal, state, factor, source, *_cells(found), alarm)
+    return table
+
+
+def _agreements(standing: Standing) -> dict[str, Json]:
+    return dict(standing.measures.get("agreement", {}))
+
+
+def _cells(found: Json) -> list[str]:
+    if not found:
+        return ["0", *["\N{EN DASH}"] * 6]
+    return [
+        str(found["labels"]),
+        _number(found["base_rate"]),
+        f"{_number(found['sensitivity'])} ({_number(found['sensitivity_bound'])})",
+        f"{_number(found['specificity'])} ({_number(found['specificity_bound'])})",
+        _number(found["kappa"]),
+        _number(found["ac1"]),
+        _number(found["usable_signal"]),
+    ]
+
+
+def _number(value: Any) -> str:
+    return "\N{EN DASH}" if value is None else f"{value:.2f}"
+
+
+def _as_json(judge: Judge, standing: Standing | None) -> Json:
+    return {
+        **judge.model_dump(mode="json"),
+        "standing": None if standing is None else standing.model_dump(mode="json"),
+    }
+
+
+def _label(line: str, number: int) -> Label:
+    try:
+        data = json.loads(line)
+        if not isinstance(data, dict):
+            raise ValueError("not a JSON object")
+        return Label.model_validate({"at": time.time(), **data})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        said = f"{where}: {fault['msg']}"
+        raise _wrong_line(said, line, number) from error
+    except ValueError as error:
+        raise _wrong_line(str(error), line, number) from error
+
+
+def _wrong_line(fault: str, line: str, number: int) -> UserError:
+    return UserError(
+        f"line {number} is no label ({fault})",
+        value=line[:120],
+        fix='write {"rollout_id": "g000001-r0", "signal": "tone", "rater": "ana", "value": 1}',
+    )
+
+
+@contextmanager
+def _ledger(run: str) -> Iterator[Ledger]:
+    place = run
+    if "://" not in run and not Path(run).is_file():
+        if not has_ledger(Path(run)):
+            raise UserError(
+                "there is no ledger here",
+                value=run,
+                fix="give runs/<name>, a ledger's file or the URL of a database",
+            )
+        place = ledger_of(Path(run))
+    with closing(Ledger.open(place)) as ledger:
+        yield ledger

@@ -1,0 +1,128 @@
+"""What the ledger keeps of judges: labels, standings as a history, factors of who judges now."""
+
+from __future__ import annotations
+
+import pytest
+
+from tradewind.ledger.trust import Judge
+from tradewind.types import Score, UserError
+from tradewind.types.trust import Label, Pause, Probe, Standing, TrustState
+
+
+def standing(state: str, version: str = "v1", at: float = 1.0, **fields) -> Standing:
+    factor = {"trusted": 1.0, "probation": 0.5}.get(state, 0.0)
+    made = {"signal": "tone", "version": version, "state": state, "factor": factor, "at": at}
+    return Standing(**{**made, "reasons": ("because",), **fields})
+
+
+def meet(play, version: str = "v1", **fields) -> None:
+    made = {"signal": "tone", "version": version, "minimum": TrustState.PROBATION, "about": {}}
+    play.ledger.meet_judge(Judge(**{**made, **fields}))
+
+
+def label(rollout: str, rater: str = "ana", value: float = 1.0, at: float = 1.0) -> Label:
+    return Label(rollout_id=rollout, signal="tone", rater=rater, value=value, at=at)
+
+
+def test_a_label_counts_once_and_the_first_one_stands(play):
+    play.closed_group(0)
+    rollout = "g000000-r0"
+    assert play.ledger.add_labels([label(rollout), label(rollout, "bo", 0.0, at=2.0)]) == 2
+    assert play.ledger.add_labels([label(rollout, value=0.0)]) == 0
+    assert [(x.rater, x.value) for x in play.ledger.labels("tone")] == [("ana", 1.0), ("bo", 0.0)]
+    assert play.ledger.labels("other") == []
+
+
+def test_labels_of_an_unknown_rollout_are_refused_and_none_of_them_is_kept(play):
+    play.closed_group(0)
+    with pytest.raises(UserError, match="g000009-r0"):
+        play.ledger.add_labels([label("g000000-r0"), label("g000009-r0")])
+    assert play.ledger.labels("tone") == []
+
+
+def test_a_standing_is_appended_when_the_state_changes_and_says_so_as_an_event(play):
+    assert play.ledger.record_standing(standing("uncalibrated"))
+    assert play.ledger.record_standing(standing("trusted", at=2.0, measures={"n": 80}))
+    assert not play.ledger.record_standing(standing("trusted", at=2.0, measures={"n": 90}))
+    assert play.ledger.record_standing(standing("quarantined", at=3.0, faults=("drift",)))
+    history = play.ledger.standings("tone")
+    assert [s.state.value for s in history] == ["uncalibrated", "trusted", "quarantined"]
+    assert history[1].measures == {"n": 80}, "the evidence it was decided on stays"
+    kinds = [e.kind for e in play.ledger.events() if e.kind.startswith("judge.")]
+    assert kinds == ["judge.trusted", "judge.quarantined"]
+
+
+def test_the_newest_evidence_is_seen_without_a_new_entry(play):
+    play.ledger.record_standing(standing("probation", measures={"n": 80}))
+    play.ledger.record_standing(standing("probation", measures={"n": 90}))
+    seen = play.ledger.standing("tone", "v1")
+    assert seen is not None and seen.measures == {"n": 90}
+
+
+def test_another_version_of_a_judge_has_no_trust_until_it_is_earned(play):
+    """A changed prompt, model or criterion flips verdicts: calibration begins anew."""
+    meet(play)
+    assert play.ledger.trust_factors() == {"tone": 0.0}
+    play.ledger.record_standing(standing("trusted"))
+    assert play.ledger.trust_factors() == {"tone": 1.0}
+    meet(play, "v2")
+    assert play.ledger.trust_factors() == {"tone": 0.0}
+    meet(play, "v1")
+    assert play.ledger.trust_factors() == {"tone": 1.0}
+
+
+def test_verdicts_come_with_the_truth_of_the_same_rollout(play):
+    play.ledger.open_training_group(2)
+    for value in (1.0, 0.0):
+        leased = play.lease()
+        play.chat(leased.rollout_id)
+        play.finish(leased.rollout_id)
+        play.ledger.claim_finished("g1", 100, play.now, 10.0)
+        judged = {"rollout_id": leased.rollout_id, "source": "tone", "source_version": "v1"}
+        scores = [play.score(leased.rollout_id, value), Score(**judged, value=1.0)]
+        play.ledger.write_scores(leased.rollout_id, scores)
+    found = play.ledger.judged("tone", "v1", "rows")
+    assert [(x.value, x.truth) for x in found] == [(1.0, 1.0), (1.0, 0.0)]
+    assert [x.truth for x in play.ledger.judged("tone", "v1")] == [None, None]
+    assert len(play.ledger.judged("tone", "v1", newest=1)) == 1
+    assert play.ledger.judged("tone", "v2") == []
+    assert [x.rollout_id for x in play.ledger.judged("tone", "v1", only=["g000000-r1"])] == [
+        "g000000-r1"
+    ]
+
+
+def test_probes_come_back_in_their_order(play):
+    probe = {"kind": "canary", "signal": "tone", "version": "v1", "expected": 0.0}
+    for number in range(3):
+        play.ledger.add_probe(
+            Probe(**probe, name=f"n{number}", values=(1.0, 0.0), at=float(number))
+        )
+    assert [p.name for p in play.ledger.probes("tone", "v1")] == ["n0", "n1", "n2"]
+    assert [p.name for p in play.ledger.probes("tone", "v1", newest=2)] == ["n1", "n2"]
+    assert play.ledger.probes("tone", "v1")[0].values == (1.0, 0.0)
+
+
+def test_a_pause_has_one_cause_and_ends_once(play):
+    pause = Pause(alarm="nulls", cause="too many", at=5.0)
+    assert play.ledger.pause_training(pause)
+    assert not play.ledger.pause_training(Pause(alarm="jump", cause="later", at=6.0))
+    assert play.ledger.paused() == pause
+    assert play.ledger.resume_training(7.0, "ana") == pause
+    assert play.ledger.resume_training(8.0, "ana") is None
+    assert (play.ledger.paused(), play.ledger.resumed_at()) == (None, 7.0)
+    kinds = [e.kind for e in play.ledger.events() if e.kind.startswith("training.")]
+    assert kinds == ["training.paused", "training.resumed"]
+
+
+def test_windows_hold_the_newest_groups_and_nulls(play):
+    first, second = play.closed_group(0), play.closed_group(0)
+    found = play.ledger.newest_groups(10, since=0.0)
+    assert [g.group_id for g in found] == [first, second]
+    assert [r.reward for r in found[0].rollouts] == [0.0, 1.0]
+    assert [r.tokens for r in found[0].rollouts] == [1, 1]
+    assert play.ledger.newest_groups(1, since=0.0)[0].group_id == second
+    assert play.ledger.newest_groups(10, since=9e12) == []
+    play.ledger.open_training_group(2)
+    play.rollout(None)
+    nulls = play.ledger.newest_nulls(3, since=0.0)
+    assert [(n.null, n.kind) for n in nulls] == [(False, None), (False, None), (True, "env_error")]

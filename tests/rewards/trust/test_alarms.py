@@ -1,0 +1,101 @@
+"""Each alarm can ring, and can stay silent."""
+
+from __future__ import annotations
+
+import random
+
+from tradewind.ledger.windows import GradedNull, RewardedGroup, RewardedRollout
+from tradewind.rewards.trust.alarms import Action, AlarmConfig, Window, ring
+
+CONFIG = AlarmConfig()
+
+
+def group(number: int, rewards: list[float], tokens: list[int] | None = None) -> RewardedGroup:
+    lengths = tokens or [100] * len(rewards)
+    members = tuple(
+        RewardedRollout(f"g{number:06d}-r{i}", reward, lengths[i], 1)
+        for i, reward in enumerate(rewards)
+    )
+    return RewardedGroup(f"g{number:06d}", f"t{number}", members)
+
+
+def steady(n: int, seed: int = 1, rate: float = 0.5) -> list[RewardedGroup]:
+    rng = random.Random(seed)
+    return [
+        group(
+            number,
+            [float(rng.random() < rate) for _ in range(8)],
+            [rng.randint(80, 120) for _ in range(8)],
+        )
+        for number in range(n)
+    ]
+
+
+def rung(window: Window, config: AlarmConfig = CONFIG) -> dict[str, Action]:
+    return {alarm.name: alarm.action for alarm in ring(window, config)}
+
+
+def nulls(count: int, of: int) -> list[GradedNull]:
+    return [GradedNull(i < count, "grader_error" if i < count else None) for i in range(of)]
+
+
+def test_a_healthy_run_rings_nothing():
+    for seed in range(20):
+        window = Window(groups=steady(96, seed), nulls=nulls(2, 200), groups_per_step=4)
+        assert rung(window) == {}
+
+
+def test_a_run_that_has_just_begun_rings_nothing():
+    assert rung(Window()) == {}
+    assert rung(Window(groups=steady(1), nulls=nulls(4, 4))) == {}
+
+
+def test_nulls_warn_and_then_pause_with_their_classes():
+    assert rung(Window(nulls=nulls(30, 200))) == {"nulls": Action.WARN}
+    (alarm,) = ring(Window(nulls=nulls(60, 200)), CONFIG)
+    assert alarm.action is Action.PAUSE
+    assert "60 of the last 200 rollouts were null (60 grader_error)" in alarm.sentence
+
+
+def test_what_is_off_does_not_ring():
+    off = AlarmConfig(nulls=Action.OFF)
+    assert rung(Window(nulls=nulls(60, 200)), off) == {}
+
+
+def test_a_leap_of_the_mean_reward_shows_the_rollouts_to_look_at():
+    leapt = [*steady(92), *[group(92 + i, [1.0] * 8) for i in range(4)]]
+    (alarm,) = ring(Window(groups=leapt, groups_per_step=4), CONFIG)
+    assert alarm.name == "jump" and "g000092-r0" in alarm.sentence
+    stopped = AlarmConfig(jump=Action.PAUSE)
+    assert rung(Window(groups=leapt, groups_per_step=4), stopped) == {"jump": Action.PAUSE}
+
+
+def test_learning_is_no_leap():
+    rising = [g for n in range(24) for g in steady(4, seed=n, rate=0.2 + 0.03 * n)]
+    assert "jump" not in rung(Window(groups=rising, groups_per_step=4))
+
+
+def test_longer_answers_that_earn_more_inside_groups_warn():
+    calm = steady(40)
+    paid = [group(40 + i, [0.0, 0.0, 1.0, 1.0], [90, 100, 140, 150]) for i in range(40)]
+    assert rung(Window(groups=[*calm, *paid])) == {"length": Action.WARN}
+
+
+def test_answers_that_only_grow_warn():
+    grown = [group(40 + i, [0.0, 1.0] * 4, [200] * 8) for i in range(40)]
+    (alarm,) = ring(Window(groups=[*steady(40), *grown]), CONFIG)
+    assert "times as long as before" in alarm.sentence
+
+
+def test_everything_for_almost_nothing_is_shown():
+    odd = group(99, [1.0, 0.0, 0.0, 1.0], [4, 100, 100, 100])
+    (alarm,) = ring(Window(groups=[*steady(20), odd]), CONFIG)
+    assert alarm.name == "short" and "g000099-r0" in alarm.sentence
+
+
+def test_nothing_that_can_be_believed_pauses():
+    alarms = ring(Window(nulls=nulls(30, 200), untrusted="tone is quarantined"), CONFIG)
+    assert [(a.name, a.action) for a in alarms] == [
+        ("untrusted", Action.PAUSE),
+        ("nulls", Action.WARN),
+    ]
