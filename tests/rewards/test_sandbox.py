@@ -197,6 +197,17 @@ def test_a_box_that_is_killed_before_it_has_begun_leaves_nothing(inside):
     assert zombies() == []
 
 
+@need(Level.L2)
+def test_boxes_that_end_by_themselves_do_not_fill_their_count(inside):
+    """Seen here: after a dozen hard exits, nothing could be started in the box any more."""
+    child = inside(measure().level, processes=4)
+    for _ in range(30):
+        with pytest.raises(NoAnswer, match="died"):
+            do(child, "os._exit(0)")
+    assert do(child, "said = 1") == 1
+    assert len(zombies()) <= 1, "the last one may still be ending"
+
+
 def zombies() -> list[str]:
     """Our own children that nobody has buried."""
     ours = ["ps", "-o", "stat=,pid=", "--ppid", str(os.getpid())]

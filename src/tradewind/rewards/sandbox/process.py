@@ -23,7 +23,7 @@ from pathlib import Path
 from tradewind.rewards.sandbox.box import ENVIRONMENT, SECCOMP, Box, Command
 from tradewind.rewards.sandbox.footprint import children_of, footprint
 from tradewind.rewards.sandbox.level import Level
-from tradewind.rewards.sandbox.orphans import adopt_orphans, bury
+from tradewind.rewards.sandbox.orphans import adopt_orphans, bury, bury_strangers
 from tradewind.types.record import Json
 
 _LOOK_S = 0.1
@@ -154,6 +154,8 @@ class _Running:
         self.child.wait()
         for pid in inside:
             bury(pid)
+        if self._boxed:
+            bury_strangers()
         for pipe in (self.child.stdin, self.child.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
