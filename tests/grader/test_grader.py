@@ -339,3 +339,33 @@ def test_a_judge_that_is_refused_becomes_one_event_and_nulls(workspace):
     (event,) = [event for event in ledger.events() if event.kind == "signal.alarmed"]
     assert (event.process, event.subject) == ("grader", "c") and "401" in event.detail
     ledger.close()
+
+
+class Together:
+    """Gives a verdict only if as many are asked at the same time."""
+
+    version, kind, needs_turns = "1", Kind.JUDGED, False
+
+    def __init__(self, barrier: threading.Barrier) -> None:
+        self.barrier = barrier
+
+    def score(self, episode) -> Verdict:
+        return Verdict(value=float(self.barrier.wait(30) >= 0))
+
+
+def test_judges_of_one_rollout_are_asked_at_the_same_time():
+    finished = FinishedRollout("g000000-r0", make_task(), Outcome(status="completed"), None, 1)
+    barrier = threading.Barrier(3)
+    names = ("a", "b", "c")
+    judges = [(SignalConfig(name=n, use="judge"), Together(barrier)) for n in names]
+    scores = grade(finished, panel(*judges), attempts=1)
+    assert [(score.source, score.value) for score in scores] == [(n, 1.0) for n in names]
+
+
+def test_a_judged_gate_stops_no_other_judge():
+    """Whether it counts is not known before its judge is trusted."""
+    finished = FinishedRollout("g000000-r0", make_task(), Outcome(status="completed"), None, 1)
+    gate = SignalConfig(name="gate", use="judge", role="gate", bar=2.0)
+    judge = SignalConfig(name="tone", use="judge")
+    scores = grade(finished, panel((gate, Flaky(0)), (judge, Flaky(0))), attempts=1)
+    assert [(score.source, score.value) for score in scores] == [("gate", 1.0), ("tone", 1.0)]

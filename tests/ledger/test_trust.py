@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tradewind.ledger.trust import Judge
+from tradewind.run.judged import judged_chart, judged_figures, read_curves
 from tradewind.types import Score, UserError
 from tradewind.types.trust import Label, Pause, Probe, Standing, TrustState
 
@@ -126,3 +127,27 @@ def test_windows_hold_the_newest_groups_and_nulls(play):
     play.rollout(None)
     nulls = play.ledger.newest_nulls(3, since=0.0)
     assert [(n.null, n.kind) for n in nulls] == [(False, None), (False, None), (True, "env_error")]
+
+
+def test_the_report_shows_what_labels_make_of_a_trained_judge(play):
+    """It said yes to everything, and people to every second one."""
+    meet(play)
+    for number in range(4):
+        play.ledger.open_training_group(2)
+        for index in range(2):
+            leased = play.lease()
+            play.chat(leased.rollout_id, number)
+            play.finish(leased.rollout_id)
+            play.ledger.claim_finished("g1", 9, play.now, 10.0)
+            judged = {"rollout_id": leased.rollout_id, "source": "tone", "source_version": "v1"}
+            play.ledger.write_scores(leased.rollout_id, [Score(**judged, value=1.0)])
+            play.ledger.add_labels([label(leased.rollout_id, value=float(index))])
+        play.close()
+        assert play.train(1) is not None
+    curves = read_curves(play.ledger)
+    last = curves["tone"][-1]
+    assert (last.step, last.judged, last.labels) == (3, 1.0, 8)
+    assert last.corrected == pytest.approx(0.5)
+    assert judged_figures(play.ledger, curves)["judged.tone"]["corrected"] == last.corrected
+    picture = judged_chart("tone", curves["tone"])
+    assert "judged 1.00" in picture and "corrected 0.50" in picture and "<polygon" in picture

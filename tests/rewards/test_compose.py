@@ -152,3 +152,16 @@ def test_a_composition_is_data_with_a_version():
 def test_a_composition_that_cannot_work_is_refused_with_a_sentence(signals, says):
     with pytest.raises(ValidationError, match=says):
         of(*signals)
+
+
+def test_a_closed_gate_whose_judge_is_not_trusted_excuses_no_missing_verdict():
+    """It left the formula; the verdict that nobody asked for leaves it too, and nothing crashes."""
+    composition = of(
+        {"name": "tone", "use": "judge", "role": "gate"},
+        {"name": "style", "use": "judge"},
+        {"name": "rows", "use": "resultset"},
+    )
+    group = [rollout(0, tone=0.0, rows=1.0), rollout(1, tone=1.0, rows=0.0, style=1.0)]
+    composed = compose_group(composition, group, {"tone": 0.0, "style": 1.0})
+    assert composed.rewards == (1.0, 0.0)
+    assert set(composed.left_out) == {"tone", "style"}

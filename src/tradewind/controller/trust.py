@@ -37,6 +37,8 @@ class TrustWatch:
         self._looked_at = now
         for standing in update_standings(self._ledger, self._config.trust, now):
             log.warning("judge of %s: %s", standing.signal, standing.state)
+            if standing.state is TrustState.QUARANTINED:
+                self._say_what_it_trained(standing, now)
         alarms = ring(self._window(), self._config.alarms)
         for alarm in alarms:
             self._heed(alarm, now)
@@ -88,6 +90,29 @@ class TrustWatch:
             return None
         why = ", ".join(f"{name} ({'; '.join(f.reasons)})" for name, f in fallen.items())
         return f"no signal is left that can be believed: {why}"
+
+    def _say_what_it_trained(self, fallen: Standing, now: float) -> None:
+        """Which versions a judge had a part in that is quarantined now, and the way back."""
+        history = self._ledger.standings(fallen.signal)
+        weighed = [s.at for s in history if s.version == fallen.version and s.factor > 0]
+        steps = self._ledger.steps() if weighed else []
+        trained = [step.version for step in steps if step.committed_at > weighed[0]]
+        if not trained:
+            return
+        before = trained[0] - 1
+        detail = (
+            f"versions {trained[0]} to {trained[-1]} were trained with its verdicts; pools go back "
+            f"to the last one without them by `tradewind weights go-to URL {before}`"
+        )
+        self._ledger.event(
+            Event(
+                at=now,
+                process="controller",
+                kind="judge.trained",
+                subject=fallen.signal,
+                detail=detail,
+            )
+        )
 
     def _standings(self) -> dict[str, Standing]:
         found = [self._ledger.standing(j.signal, j.version) for j in self._ledger.judges()]

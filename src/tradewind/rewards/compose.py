@@ -84,7 +84,8 @@ def compose_group(
     rollouts = [None if is_null(composition, scores) else by_source(scores) for scores in graded]
     factors = {s.name: min(1.0, max(0.0, trust.get(s.name, 0.0))) for s in _judged(composition)}
     left_out = {name: "its judge is not trusted" for name, f in factors.items() if f == 0}
-    left_out |= _without_verdict(composition, rollouts)
+    gates = [gate for gate in composition.with_role(Role.GATE) if gate.name not in left_out]
+    left_out |= _without_verdict(composition, gates, rollouts)
     signals = [signal for signal in composition.signals if signal.name not in left_out]
     weights = {
         s.name: s.weight * factors.get(s.name, 1.0) for s in signals if s.role is Role.WEIGHTED
@@ -175,10 +176,14 @@ def _judged(composition: Composition) -> list[SignalConfig]:
     return [s for s in composition.signals if s.judged and s.role is not Role.MONITOR]
 
 
-def _without_verdict(composition: Composition, rollouts: Sequence[Scores | None]) -> dict[str, str]:
-    """Weighted signals that miss a verdict which a rollout's reward would need."""
+def _without_verdict(
+    composition: Composition, gates: Sequence[SignalConfig], rollouts: Sequence[Scores | None]
+) -> dict[str, str]:
+    """Weighted signals that miss a verdict which a rollout's reward would need.
+
+    `gates` are those of the formula: one whose judge is not trusted excuses nobody.
+    """
     missing: dict[str, str] = {}
-    gates = composition.with_role(Role.GATE)
     for signal in composition.with_role(Role.WEIGHTED):
         for found in rollouts:
             if found is None or _closed(gates, found):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from tradewind.rewards.config import Composition, Role, SignalConfig
 from tradewind.rewards.judges.signal import JudgeSignal
@@ -61,8 +62,8 @@ class Panel:
 
         Only what the policy cannot have caused is null, with its cause (promise R4): the
         environment's or platform's failure as reported, and `grader_error` when a signal fails
-        `attempts` times. Once a gate is closed no judge is asked: the reward is decided, and a
-        judge costs.
+        `attempts` times. Once a gate that is not judged is closed no judge is asked: the reward
+        is decided, and a judge costs. Judges are asked at the same time.
         """
         outcome = episode.outcome
         if not outcome.status.gradable:
@@ -70,23 +71,16 @@ class Panel:
             return self.nulls(episode.rollout_id, cause)
         scores, closed = [], False
         for config, signal in self.signals:
-            if closed and config.judged:
+            if config.judged:
                 continue
-            began = clock()
-            verdict = verdict_of(signal, episode, attempts)
-            closed = closed or _closes(config, verdict)
-            scores.append(
-                Score(
-                    rollout_id=episode.rollout_id,
-                    source=config.name,
-                    source_version=signal.version,
-                    value=verdict.value,
-                    cause=verdict.cause,
-                    evidence=verdict.evidence,
-                    seconds=clock() - began,
-                )
-            )
-        return scores
+            scores.append(_score(config, signal, episode, attempts, clock))
+            closed = closed or _closes(config, scores[-1])
+        judged = [] if closed else [pair for pair in self.signals if pair[0].judged]
+        if not judged:
+            return scores
+        with ThreadPoolExecutor(len(judged), thread_name_prefix="judge") as threads:
+            asked = [threads.submit(_score, *pair, episode, attempts, clock) for pair in judged]
+            return [*scores, *(one.result() for one in asked)]
 
     def nulls(self, rollout: RolloutId, cause: str) -> list[Score]:
         """A null of each signal, where none can be asked."""
@@ -107,8 +101,24 @@ class Panel:
             signal.close()
 
 
-def _closes(config: SignalConfig, verdict: Verdict) -> bool:
-    return config.role is Role.GATE and verdict.value is not None and verdict.value < config.bar
+def _score(
+    config: SignalConfig, signal: Signal, episode: Episode, attempts: int, clock: Clock
+) -> Score:
+    began = clock()
+    verdict = verdict_of(signal, episode, attempts)
+    return Score(
+        rollout_id=episode.rollout_id,
+        source=config.name,
+        source_version=signal.version,
+        value=verdict.value,
+        cause=verdict.cause,
+        evidence=verdict.evidence,
+        seconds=clock() - began,
+    )
+
+
+def _closes(config: SignalConfig, score: Score) -> bool:
+    return config.role is Role.GATE and score.value is not None and score.value < config.bar
 
 
 def verdict_of(signal: Signal, episode: Episode, attempts: int = ATTEMPTS) -> Verdict:

@@ -10,8 +10,10 @@ from typing import Any
 
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.turns import UserChat
+from tradewind.rewards.trust.curve import CurvePoint
 from tradewind.run import charts
 from tradewind.run.components import ComponentReading
+from tradewind.run.judged import judged_chart
 from tradewind.run.readings import StepReading
 from tradewind.types import Attestation, WeightVersion
 
@@ -42,6 +44,8 @@ class ReportData:
     control_steps: Sequence[StepReading] = ()
     components: Sequence[ComponentReading] = ()
     """Of the main arm's reward, step by step."""
+    judged: Mapping[str, Sequence[CurvePoint]] = field(default_factory=dict)
+    """What judges said of trained rollouts, and what labels make of it."""
     losses: Sequence[tuple[int, float]] = ()
     """Mid-training step and held-out loss in nats per token."""
     versions: Sequence[WeightVersion] = ()
@@ -98,10 +102,7 @@ def _cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
                 False,
             )
         )
-    if len({component.name for component in data.components}) > 1:
-        chart = charts.components_chart(data.components)
-        sentence = "Each signal by itself, as it was given, before weights."
-        made.append(("Components of the reward", sentence, chart, True))
+    made += _signal_cards(data)
     if data.losses:
         chart = charts.loss_chart(data.losses)
         made.append(("Mid-training", "Loss on documents that were held out.", chart, False))
@@ -129,6 +130,19 @@ def _cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
 def _named(causes: Mapping[str, str]) -> str:
     rows = "".join(f"<li><b>{escape(k)}</b>: {escape(v)}</li>" for k, v in causes.items())
     return f"<ul>{rows}</ul>"
+
+
+def _signal_cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
+    """What the reward is made of, and what labels make of its judges."""
+    made: list[tuple[str, str, str, bool]] = []
+    if len({component.name for component in data.components}) > 1:
+        chart = charts.components_chart(data.components)
+        sentence = "Each signal by itself, as it was given, before weights."
+        made.append(("Components of the reward", sentence, chart, True))
+    for signal, curve in data.judged.items():
+        sentence = "What the judge said, and what labels make of it (95 % band)."
+        made.append((f"Judged: {signal}", sentence, judged_chart(signal, curve), False))
+    return made
 
 
 def _card(title: str, sentence: str, picture: str, wide: bool) -> str:

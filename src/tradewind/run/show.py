@@ -24,6 +24,13 @@ def status_table(snapshot: Snapshot) -> RenderableType:
         since = clock(snapshot.at - beat.since)
         table.add_row(beat.process, doing, beat.waiting_for or "", beat.owner or "", since)
     parts: list[RenderableType] = [panel(snapshot), table]
+    if snapshot.paused is not None:
+        why = f"training is paused ({snapshot.paused.alarm}): {snapshot.paused.cause}"
+        parts.append(Text(f"{why}; to go on: tradewind trust resume RUN", style="bold red"))
+    for judge in snapshot.judges:
+        line = f"judge of {judge.signal}: {judge.state}, weight x {judge.factor:g}"
+        style = "red" if judge.faults else "dim"
+        parts.append(Text(f"{line}, {'; '.join(judge.reasons)}", style=style))
     if snapshot.nulls_by_task:
         parts.append(nulls_table(snapshot.nulls_by_task))
     for task, cause in snapshot.tasks_set_aside.items():

@@ -17,6 +17,7 @@ from tradewind.run.readings import StepReading, quantile, read_steps, token_ages
 from tradewind.run.stages import StagesFile, read_stages
 from tradewind.run.workspace import Workspace
 from tradewind.types import Beat, PoolReport, Record
+from tradewind.types.trust import Pause, Standing
 
 SILENT_S = 15.0
 """A process whose last beat is older is called silent."""
@@ -84,6 +85,10 @@ class Snapshot(Record):
     beats: tuple[Beat, ...]
     nulls_by_task: tuple[NullRate, ...] = ()
     """The tasks with the most nulls; only `tradewind status` asks for them."""
+    judges: tuple[Standing, ...] = ()
+    """Where the judges of the reward stand; as above."""
+    paused: Pause | None = None
+    """Why no training group is leased, if so."""
     tasks_set_aside: dict[str, str] = Field(default_factory=dict)
     """Tasks that are not drawn any more, each with its cause; as above."""
 
@@ -115,11 +120,17 @@ def take_snapshot(workspace: Workspace, now: float | None = None) -> Snapshot:
 
 
 def with_nulls(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
-    """The same with what became of single tasks, which takes a look at every rollout."""
+    """The same with judges and single tasks, which takes a look at every rollout."""
     ledger = Ledger.open(workspace.ledger)
     try:
-        nulls, aside = tuple(ledger.null_rates()), ledger.set_aside()
-        return snapshot.model_copy(update={"nulls_by_task": nulls, "tasks_set_aside": aside})
+        standings = [ledger.standing(j.signal, j.version) for j in ledger.judges()]
+        found = {
+            "nulls_by_task": tuple(ledger.null_rates()),
+            "tasks_set_aside": ledger.set_aside(),
+            "judges": tuple(standing for standing in standings if standing is not None),
+            "paused": ledger.paused(),
+        }
+        return snapshot.model_copy(update=found)
     finally:
         ledger.close()
 

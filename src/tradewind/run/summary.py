@@ -12,6 +12,7 @@ from tradewind.ledger.evals import PassRate
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.charts import ARM_WORDS
 from tradewind.run.components import ComponentReading, read_components
+from tradewind.run.judged import judged_figures, read_curves
 from tradewind.run.readings import StepReading, read_steps
 from tradewind.run.recipe import Recipe
 from tradewind.run.report import ReportData, duration, heldout_picture, page, rate_words
@@ -51,6 +52,8 @@ def gather(recipe: Recipe, workspace: Workspace) -> ReportData:
     seconds["total"] = sum(seconds.values()) + sum(control_seconds.values())
     with closing(Ledger.open(workspace.ledger)) as ledger:
         figures |= main_figures(ledger, seconds)
+        curves = read_curves(ledger)
+        figures |= judged_figures(ledger, curves)
         return ReportData(
             name=recipe.run.name,
             figures=figures,
@@ -58,6 +61,7 @@ def gather(recipe: Recipe, workspace: Workspace) -> ReportData:
             steps=_steps(ledger),
             control_steps=control_steps,
             components=_components(ledger),
+            judged=curves,
             losses=read_losses(ledger),
             versions=ledger.versions(),
             swaps=ledger.attestations(),

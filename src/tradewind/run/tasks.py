@@ -28,6 +28,7 @@ RULES = {
     "oracle": "a right answer reaches the maximum",
     "agreement": "the same answer gets the same verdict",
     "guess": "no answer that knows nothing passes the floor",
+    "attack": "no known attack on a verifier pays",
     "majority": "no fixed answer is right for most of its kind",
     "mutants": "answers with a small error are rejected",
     "leak": "the input holds nothing of the reference",
@@ -173,6 +174,8 @@ def _figures(rule: str, found: Admitted) -> tuple[str, str]:
             return f"{options['repeats']} runs", f"{sum(a.verdicts for a in admissions)} verdicts"
         case "guess":
             return f"at most {options['floor']:g}", f"{sum(a.guesses for a in admissions)} guesses"
+        case "attack":
+            return f"on {options['attacked']} tasks", ""
         case "majority":
             return f"at most {options['majority']:.0%}", ""
         case "mutants":

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orderdesk import build
+from orderdesk import build, product
 from tradewind.envs.taskset import load_tasks
+from tradewind.rewards.admission import attacked
 from tradewind.rewards.admission.admit import admit
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.admission.record import read_register, register_file
+from tradewind.rewards.attacks.attack import Attack
 from tradewind.rewards.config import Composition, SignalConfig
 from tradewind.types import Task, UserError
 
@@ -88,8 +90,8 @@ FOUR = [task(n, answer) for n, answer in enumerate(("Oslo 17", "Rome 4", "Lima 9
 def test_the_quickstarts_own_tasks_are_admitted_but_for_those_with_an_idle_condition(tmp_path):
     build.build(tmp_path, seed=7)
     tasks = load_tasks(tmp_path / "tasks.jsonl")
-    database = str(tmp_path / "orderdesk.sqlite")
-    rows = Composition(signals=(SignalConfig(use="resultset", options={"database": database}),))
+    options = {"database": str(tmp_path / "orderdesk.sqlite"), "max_steps": 1_000_000}
+    rows = Composition(signals=(SignalConfig(use="resultset", options=options),))
     done = admit(tmp_path / "tasks.jsonl", tasks, rows, AdmissionOptions())
     assert all(admission.oracle for admission in done.admissions)
     assert len(done.refused) <= 0.01 * len(tasks)
@@ -155,6 +157,30 @@ def test_a_kind_that_one_fixed_answer_solves_is_refused_as_a_whole(taskset):
     assert not any(found(taskset, even, "equal").values())  # a guess gets half, and half may
 
 
+def test_a_verifier_that_a_known_attack_opens_admits_nothing(tmp_path, monkeypatch):
+    exact = Composition(signals=(SignalConfig(use="exact"),))
+    tasks = [task(n, answer) for n, answer in enumerate(("Oslo 17", "Rome 4", "Lima 99"))]
+    file = tmp_path / "tasks.jsonl"
+    assert not admit(file, tasks, exact, AdmissionOptions()).refused
+    peek = Attack("peek", "exact", lambda task: dict(task.reference), "reads the reference")
+    monkeypatch.setattr(attacked, "known_attacks", lambda use: (peek,))
+    file.with_name("tasks.admission.json").unlink()
+    refused = admit(file, tasks, exact, AdmissionOptions()).refused
+    assert [a.failures[0].rule for a in refused] == ["attack"] * 3
+    assert "'peek' (reads the reference) pays on t-0, t-1" in refused[0].failures[0].sentence
+
+
+def test_a_function_that_has_to_be_named_is_no_leak(taskset):
+    named = Task(
+        task_id="t-0",
+        kind="k",
+        split="train",
+        input={"question": "Write has_close_elements(values)."},
+        reference={"answer": "Oslo 17", "entry": "has_close_elements"},
+    )
+    assert found(taskset, [named], "equal") == {"t-0": []}
+
+
 def test_without_an_oracle_a_task_may_train_and_is_counted(taskset):
     done = admit(taskset, FOUR, reward(taskset, "nobody_knows"), AdmissionOptions())
     assert not done.refused
@@ -205,16 +231,17 @@ def test_what_was_found_is_kept_beside_the_taskset_with_hashes_and_thresholds(ta
 
 
 def test_a_changed_database_is_another_verifier(tmp_path):
-    build.build(tmp_path, seed=7)
+    product.create(tmp_path / "orderdesk.sqlite", 7)
     file = tmp_path / "tasks.jsonl"
-    tasks = load_tasks(file)[:2]
+    asked = {"input": {"question": "How many?"}, "reference": {"sql": "select count(*) from items"}}
+    tasks = [Task.model_validate({"task_id": "t", "kind": "k", "split": "train", **asked})]
     options = {"database": str(tmp_path / "orderdesk.sqlite")}
     rows = Composition(signals=(SignalConfig(use="resultset", options=options),))
-    assert admit(file, tasks, rows, AdmissionOptions()).looked_at == 2
+    assert admit(file, tasks, rows, AdmissionOptions(attacked=0)).looked_at == 1
     with closing(sqlite3.connect(options["database"])) as connection:
         connection.execute("delete from shipments where order_id = 0")
         connection.commit()
-    assert admit(file, tasks, rows, AdmissionOptions()).looked_at == 2
+    assert admit(file, tasks, rows, AdmissionOptions(attacked=0)).looked_at == 1
 
 
 def test_only_what_can_be_verified_without_a_policy_is_asked(taskset):

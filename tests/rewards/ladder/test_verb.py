@@ -13,8 +13,9 @@ def test_a_run_is_ranked_on_its_own_rollouts_and_scored_again(desk, played, tmp_
     ledger = played()
     taskset, reward = tmp_path / "tasks.jsonl", tmp_path / "reward.toml"
     taskset.write_text("".join(task.model_dump_json() + "\n" for task in desk.tasks))
+    options = f'{{ database = "{desk.database}", max_steps = 1000000 }}'
     reward.write_text(
-        f'[[signals]]\nuse = "resultset"\noptions = {{ database = "{desk.database}" }}\n'
+        f'[[signals]]\nuse = "resultset"\noptions = {options}\n'
         f'[[signals]]\nname = "strict"\nuse = "{desk.folder}/signals.py:strict"\n'
     )
     place = str(tmp_path / "ledger.sqlite")

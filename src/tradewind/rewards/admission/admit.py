@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from tradewind.rewards.admission.examine import examine, fault_of, known_of
+from tradewind.rewards.admission.attacked import fallen
+from tradewind.rewards.admission.bench import fault_of, known_of
+from tradewind.rewards.admission.examine import examine
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.admission.record import (
     Admission,
+    Failure,
     Register,
     basis_of,
     files_in,
@@ -145,7 +148,9 @@ def _examine_all(
         return []
     touched, kinds = {task.kind for task in new}, kind_hashes(tasks)
     same_kind = [task for task in tasks if task.kind in touched]
-    usual = usual_results(same_kind, panels[0] if panels else None, options)
+    first = panels[0] if panels else None
+    usual = usual_results(same_kind, first, options)
+    attack = fallen(tasks, first, options)
     free: SimpleQueue[Panel | None] = SimpleQueue()
     if not panels:
         free.put(None)
@@ -155,7 +160,9 @@ def _examine_all(
     def one(task: Task) -> Admission:
         mine = free.get()
         try:
-            return examine(task, mine, options, kinds[task.kind], usual.get(task.kind))
+            said = (("attack", attack), ("majority", usual.get(task.kind)))
+            shared = [Failure(rule=rule, sentence=text) for rule, text in said if text]
+            return examine(task, mine, options, kinds[task.kind], shared)
         finally:
             free.put(mine)
 

@@ -9,64 +9,34 @@ input     ──► guesses: none of them may pass the floor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from tradewind.rewards.admission.bench import MUTANT, Bench, Made, fault_of, known_of
 from tradewind.rewards.admission.guesses import Guess, guesses
 from tradewind.rewards.admission.leaks import leaks
 from tradewind.rewards.admission.mutants import mutants
 from tradewind.rewards.admission.options import AdmissionOptions
-from tradewind.rewards.admission.oracle import oracle_of, result_of
 from tradewind.rewards.admission.record import Admission, Failure, task_hash
-from tradewind.rewards.compose import compose_group
 from tradewind.rewards.panel import Panel
-from tradewind.rewards.signal import VerifierFailed
-from tradewind.types.episode import Episode
-from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.types.record import Json
-from tradewind.types.score import Score
 from tradewind.types.task import Task
 
 SHOWN = 3
 """Guesses and mutants that a sentence names."""
 
 
-@dataclass(frozen=True)
-class Made:
-    """A made answer and what it got."""
-
-    reward: float | None
-    """None if the verifier failed on it."""
-    scores: tuple[Score, ...]
-
-
-class Bench:
-    """Scores made answers of one task with one panel, and keeps count."""
-
-    def __init__(self, task: Task, panel: Panel) -> None:
-        self.verdicts, self.slowest_s = 0, 0.0
-        self._task, self._panel = task, panel
-
-    def score(self, artefacts: Json, what: str = "made") -> Made:
-        """What artefacts get that a worker might have reported."""
-        outcome = Outcome(status=OutcomeStatus.COMPLETED, artefacts=artefacts)
-        name = f"{self._task.task_id}:{what}"
-        scores = self._panel.score(Episode(rollout_id=name, task=self._task, outcome=outcome))
-        self.verdicts += len(scores)
-        self.slowest_s = max(self.slowest_s, *(score.seconds for score in scores))
-        composed = compose_group(self._panel.composition, [scores], {})
-        return Made(composed.rewards[0] if composed.rewards else None, tuple(scores))
-
-
 def examine(
-    task: Task, panel: Panel | None, options: AdmissionOptions, kind_hash: str, usual: str | None
+    task: Task,
+    panel: Panel | None,
+    options: AdmissionOptions,
+    kind_hash: str,
+    shared: Sequence[Failure] = (),
 ) -> Admission:
-    """What a task shows. `usual` says which result too many tasks of its kind share, if any does.
+    """What a task shows; `shared` is what was found out about all tasks of its kind.
 
     Without a panel (no signal of the reward can be verified) only its text is looked at.
     """
-    found = _Found(task, kind_hash)
-    if usual is not None:
-        found.fail("majority", usual)
+    found = _Found(task, kind_hash, shared)
     if panel is None:
         found.leaks(None, options)
         return found.admission(None)
@@ -88,33 +58,12 @@ def examine(
     return found.admission(bench)
 
 
-def fault_of(task: Task, panel: Panel) -> str | None:
-    """Why a signal cannot score the task at all."""
-    for config, signal in panel.signals:
-        try:
-            fault = signal.check(task)
-        except VerifierFailed as error:
-            fault = str(error)
-        if fault is not None:
-            return f"{config.name}: {fault}"
-    return None
-
-
-def known_of(task: Task, panel: Panel) -> tuple[Json | None, Json | None]:
-    """Oracle and bare result; None for what nobody knows or could not be worked out."""
-    signals = [signal for _, signal in panel.signals]
-    try:
-        return oracle_of(task, signals), result_of(task, signals)
-    except VerifierFailed:
-        return None, None
-
-
 class _Found:
     """Collects what becomes an `Admission`."""
 
-    def __init__(self, task: Task, kind_hash: str) -> None:
+    def __init__(self, task: Task, kind_hash: str, shared: Sequence[Failure]) -> None:
         self.task, self.kind_hash = task, kind_hash
-        self.failures: list[Failure] = []
+        self.failures: list[Failure] = [*shared]
         self.values: Json = {}
 
     def fail(self, rule: str, sentence: str) -> None:
@@ -132,7 +81,7 @@ class _Found:
         passed = []
         tried = mutants(oracle, options.mutants)
         for mutant in tried:
-            reward = bench.score(mutant.artefacts, "mutant").reward
+            reward = bench.score(mutant.artefacts, MUTANT).reward
             if reward is not None and reward >= options.maximum:
                 passed.append(mutant.done)
         rejected = len(tried) - len(passed)

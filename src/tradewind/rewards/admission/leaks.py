@@ -10,19 +10,22 @@ from tradewind.types.record import Json
 from tradewind.types.task import Task
 
 _TEST = re.compile(r"\b(test_\w+|\w+_test)\b")
+_NAME = re.compile(r"[A-Za-z_]+(\.[A-Za-z_]+)*\d?")
 
 
 def leaks(task: Task, oracle: Json | None, shortest: int) -> list[str]:
     """A sentence for each text of the oracle or the reference that stands in the input.
 
-    Texts are compared without case, spacing and closing punctuation, as whole words; those with
-    fewer than `shortest` characters prove nothing (a year, a name that the question has to say),
-    unless they are a name of a test.
+    Texts are compared without case, spacing and closing punctuation, as whole words. Those with
+    fewer than `shortest` characters prove nothing (a year, a city), nor does a name that is no
+    answer (the function that has to be written); a name of a hidden test does.
     """
     seen = normalised(" \n ".join(_texts(task.input)))
     found = []
-    for text in dict.fromkeys((*_texts(oracle or {}), *_texts(task.reference))):
-        if len(normalised(text)) >= shortest and _within(normalised(text), seen):
+    answers = list(_texts(oracle or {}))
+    for text in dict.fromkeys((*answers, *_texts(task.reference))):
+        told = _NAME.fullmatch(text) is not None and text not in answers
+        if not told and len(normalised(text)) >= shortest and _within(normalised(text), seen):
             found.append(f"the input holds {_short(text)!r}, which is in the reference")
         for name in sorted(set(_TEST.findall(text))):
             if _within(name.lower(), seen):

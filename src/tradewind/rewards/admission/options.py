@@ -22,12 +22,15 @@ class AdmissionOptions(Config):
     rejected: float = Field(default=0.6, ge=0, le=1)
     """Share of the mutants that must stay below `maximum`. Not all: an error may change nothing on
     the data at hand."""
+    attacked: int = Field(default=2, ge=0)
+    """On how many tasks the known attacks on the reward's verifiers are tried; 0 for none. One that
+    pays on two of them (or on the only one) refuses all tasks: it would be learnt on any."""
     majority: float = Field(default=0.5, gt=0, le=1)
     """If one fixed answer is right for more than this share of the tasks of a kind, and for three
     of them at least, the kind can be guessed and all its tasks are refused."""
     leak_characters: int = Field(default=12, ge=1)
     """Shorter texts of the reference may stand in the input: they prove nothing."""
     budget_s: float = Field(default=5.0, gt=0)
-    """Longest that one verdict on the task may take, in seconds."""
+    """Longest that one verdict on the task may take, in seconds; those on mutants do not count."""
     need_oracle: bool = False
     """Whether a task is refused whose oracle nobody knows."""

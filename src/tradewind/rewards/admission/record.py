@@ -26,7 +26,8 @@ class Failure(Record):
     """One thing that a task did not show."""
 
     rule: str
-    """`scorable`, `oracle`, `guess`, `majority`, `agreement`, `mutants`, `leak` or `time`."""
+    """`scorable`, `oracle`, `agreement`, `guess`, `attack`, `majority`, `mutants`, `leak`, or
+    `time`."""
     sentence: str
 
 
@@ -51,6 +52,7 @@ class Admission(Record):
     verdicts: int = 0
     """Times that a signal was asked."""
     slowest_s: float = 0.0
+    """Of the verdicts on anything but mutants."""
 
     @property
     def admitted(self) -> bool:

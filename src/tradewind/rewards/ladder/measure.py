@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from tradewind.rewards.admission.bench import MUTANT
 from tradewind.rewards.ladder.options import LadderOptions
 from tradewind.rewards.ladder.readings import Readings
 from tradewind.rewards.ladder.rung import Rung
-from tradewind.rewards.ladder.subject import MUTANT, RIGHT, Subject, grouped
+from tradewind.rewards.ladder.subject import RIGHT, Subject, grouped
 from tradewind.rewards.signal import Kind
 from tradewind.rewards.trust.statistics import (
     Confusion,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tradewind.rewards.admission.examine import known_of
+from tradewind.rewards.admission.bench import MUTANT, known_of
 from tradewind.rewards.admission.guesses import guesses
 from tradewind.rewards.admission.mutants import mutants
 from tradewind.rewards.attacks.catalogue import known_attacks
@@ -16,7 +16,7 @@ from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
-RIGHT, MUTANT = "oracle", "mutant"
+RIGHT = "oracle"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,115 @@
+"""`tradewind trust`, what status and report say of judges."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.rollouts import LeaseTerms
+from tradewind.ledger.trust import Judge
+from tradewind.rewards.trust.config import TrustConfig
+from tradewind.rewards.trust.decision import begin, decide
+from tradewind.rewards.trust.evidence import Evidence
+from tradewind.run.cli import app
+from tradewind.run.judged import judged_figures, read_curves
+from tradewind.types import Outcome, Score, Task, UserError, WeightVersion
+from tradewind.types.trust import Pause, TrustState
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A ledger with two graded rollouts, one judge of `tone`, and nothing trained."""
+    ledger = Ledger.open(tmp_path / "ledger.sqlite")
+    ledger.create_run({"seed": 1})
+    ledger.add_tasks([Task(task_id="t", kind="k", split="train", input={}, reference={})])
+    base = {"version": 0, "state_id": "s0", "parent_state_id": None, "manifest": "m"}
+    ledger.commit_version(WeightVersion(**base, stage="b", bytes_shipped=1, bytes_full=1))
+    ledger.open_training_group(2)
+    terms = LeaseTerms(ttl_s=60.0, deadline_s=60.0, max_running=9)
+    while (leased := ledger.lease_next("w", 1.0, terms, [0])) is not None:
+        ledger.finish(leased.rollout_id, Outcome(status="completed"), 2.0)
+        ledger.claim_finished("g", 9, 2.0, 60.0)
+        score = {"rollout_id": leased.rollout_id, "source": "tone", "source_version": "v1"}
+        ledger.write_scores(leased.rollout_id, [Score(**score, value=1.0)])
+    judge = {"signal": "tone", "version": "v1", "minimum": TrustState.PROBATION, "about": {}}
+    ledger.meet_judge(Judge(**judge))
+    yield tmp_path, ledger
+    ledger.close()
+
+
+def call(*args: str):
+    return CliRunner().invoke(app, ["trust", *args], env={"COLUMNS": "240"})
+
+
+def test_a_run_and_nothing_else_prints_the_table(run):
+    folder, ledger = run
+    ledger.record_standing(decide(begin("tone", "v1", 1.0), Evidence(), TrustConfig(), 2.0))
+    said = call(str(folder))
+    assert said.exit_code == 0, said.output
+    words = " ".join(said.output.split())
+    assert re.search(r"tone uncalibrated 0 nobody 0", words)
+    assert "held against: probation_bound 0.7, trusted_bound 0.8" in words
+    assert "40 labels with yes and 40 with no" in words
+    shown = json.loads(call("show", str(folder), "--json").output)
+    (judge,) = shown["judges"]
+    assert judge["standing"]["state"] == "uncalibrated"
+    assert judge["standing"]["thresholds"]["min_labels"] == 40
+    assert shown["paused"] is None
+
+
+def test_labels_are_imported_once(run, tmp_path):
+    folder, ledger = run
+    file = tmp_path / "labels.jsonl"
+    lines = [
+        {"rollout_id": "g000000-r0", "signal": "tone", "rater": "ana", "value": 1},
+        {"rollout_id": "g000000-r1", "signal": "tone", "rater": "ana", "value": 0},
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
+    assert "2 labels added, 0 were there already" in call("label", str(folder), str(file)).output
+    assert "0 labels added, 2 were there already" in call("label", str(folder), str(file)).output
+    assert [x.value for x in ledger.labels("tone")] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("{}", "line 1 is no label"),
+        ("[1]", "not a JSON object"),
+        ("nonsense", "line 1 is no label"),
+        ('{"rollout_id": "g0", "signal": "tone", "rater": "a", "value": 7}', "value"),
+        ('{"rollout_id": "g0", "signal": "tone", "rater": "a", "value": 1}', "does not have"),
+        ('{"rollout_id": "g000000-r0", "signal": "x", "rater": "a", "value": 1}', "no judge"),
+    ],
+)
+def test_a_wrong_line_is_a_sentence_and_nothing_is_imported(run, tmp_path, line, fault):
+    folder, ledger = run
+    file = tmp_path / "labels.jsonl"
+    file.write_text(line)
+    said = call("label", str(folder), str(file))
+    assert isinstance(said.exception, UserError) and fault in str(said.exception)
+    assert ledger.labels("tone") == []
+
+
+def test_a_pause_is_shown_and_ended(run):
+    folder, ledger = run
+    ledger.pause_training(Pause(alarm="nulls", cause="31 of 100 were null", at=3.0))
+    assert "training is paused" in call(str(folder)).output
+    assert "it was nulls" in call("resume", str(folder)).output
+    assert ledger.paused() is None
+    assert "not paused" in call("resume", str(folder)).output
+
+
+def test_there_must_be_a_run(tmp_path):
+    said = call(str(tmp_path / "nowhere"))
+    assert isinstance(said.exception, UserError) and "no ledger here" in str(said.exception)
+
+
+def test_the_report_has_a_curve_only_of_judges_that_were_trained_with(run):
+    _, ledger = run
+    assert read_curves(ledger) == {}
+    figures = judged_figures(ledger, {})
+    assert figures["judged.tone"] == {"state": "unknown", "factor": 0.0, "faults": []}
