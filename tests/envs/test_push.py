@@ -46,6 +46,20 @@ def outcome_of(serve, env, lease: Lease | None = None, **settings) -> Outcome:
     return asyncio.run(once())
 
 
+class Stuck:
+    """A rollout that goes on until it is ended."""
+
+    def __init__(self) -> None:
+        self.started, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def rollout(self, task, policy) -> Outcome:
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
 async def answers(task, policy) -> Outcome:
     return Outcome(status="completed", artefacts={**task, "key": policy.api_key})
 
@@ -107,46 +121,32 @@ def test_a_server_that_is_away_is_waited_for_and_then_null(serve):
 
 
 def test_a_lost_lease_cancels_the_rollout_at_the_customers_server(serve):
-    started, ended = asyncio.Event(), asyncio.Event()
-
-    async def stuck(task, policy):
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
+    stuck = Stuck()
 
     async def scenario() -> None:
-        async with serve(push_app(stuck, {"k1": SECRET})) as url:
+        async with serve(push_app(stuck.rollout, {"k1": SECRET})) as url:
             egress, customer = customer_at(url)
             async with egress:
                 playing = asyncio.create_task(customer.play(a_lease()))
-                await started.wait()
+                await stuck.started.wait()
                 playing.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await playing
-                await asyncio.wait_for(ended.wait(), 30)
+                await asyncio.wait_for(stuck.ended.wait(), 30)
 
     asyncio.run(scenario())
 
 
 def test_a_bridge_that_died_leaves_no_orphan(serve):
     """OpenEnv#991: 30 orphan environments for 25 hours."""
-    started, ended = asyncio.Event(), asyncio.Event()
-
-    async def stuck(task, policy):
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
+    stuck = Stuck()
 
     async def scenario() -> None:
-        async with serve(push_app(stuck, {"k1": SECRET})) as url:
+        async with serve(push_app(stuck.rollout, {"k1": SECRET})) as url:
             egress, customer = customer_at(url, lease_s=0.2)
             async with egress:
                 await customer._call("POST", "/rollouts", body(customer))
-                await asyncio.wait_for(ended.wait(), 30)
+                await asyncio.wait_for(stuck.ended.wait(), 30)
                 progress = await customer._call("GET", "/rollouts/g000000-r0")
                 assert progress.state == "expired"
 

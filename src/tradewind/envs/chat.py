@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import ssl
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
+from tradewind.envs.connected import Connected
 from tradewind.envs.protocol import Policy
 from tradewind.types.record import Record
 
@@ -32,7 +32,7 @@ class Reply(Record):
     finish_reason: str
 
 
-class Chat:
+class Chat(Connected):
     """Asks one policy. Use as an async context manager."""
 
     def __init__(self, policy: Policy) -> None:
@@ -42,17 +42,6 @@ class Chat:
             timeout=_TIMEOUT_S,
             headers={"authorization": f"Bearer {policy.api_key}"},
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._http.aclose()
 
     async def ask(self, messages: Sequence[Message], max_tokens: int | None = None) -> Reply:
         """The next message of the assistant.

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tradewind.gateway.answer import Reply
 from tradewind.gateway.call import ANY, Call, Sampling
@@ -108,7 +108,48 @@ def objects(body: Json, name: str) -> list[Json]:
     return value
 
 
-def make_call(
+class Speaker(NamedTuple):
+    """How one dialect says what all have; each function may raise `Refusal` (400)."""
+
+    policy: Policy
+    conversation: Callable[[Json], tuple[Json, ...]]
+    """Messages of a body, in the shape of chat completions."""
+    function: Callable[[Json], Json | None]
+    """One of its tools as `function_tool` gives it; None for a tool of the provider."""
+    choice: Callable[[object, Sequence[Json]], Json]
+    """What `tool_choice` and the tools that are offered mean for the call; see `chosen`."""
+    own: Callable[[Json], Json] = lambda _: {}
+    """Fields of the call that no other dialect has."""
+
+
+def read_ask(speaker: Speaker, raw: bytes, headers: Mapping[str, str], asker: Asker) -> Ask:
+    """A request as `speaker` understands it; raises `Refusal` (400)."""
+    body = read_object(raw)
+    tools = _offered(body.get("tools"), speaker.function, asker)
+    fields = {"messages": speaker.conversation(body), "tools": tools, **speaker.own(body)}
+    fields |= speaker.choice(body.get("tool_choice"), tools)
+    return Ask(_call(speaker.policy, raw, body, headers, asker, **fields), body, asker.config.model)
+
+
+def _offered(
+    given: object, function: Callable[[Json], Json | None], asker: Asker
+) -> tuple[Json, ...]:
+    """The customer's functions; tools of the provider are not offered, and counted."""
+    if not given:
+        return ()
+    if not isinstance(given, list) or not all(isinstance(tool, dict) for tool in given):
+        raise bad_request("'tools' must be a list of objects.", param="tools")
+    found = []
+    for tool in given:
+        known = function(tool)
+        if known is None:
+            asker.count(f"tools.{tool.get('type')}")
+        else:
+            found.append(known)
+    return tuple(found)
+
+
+def _call(
     policy: Policy,
     raw: bytes,
     body: Json,
@@ -116,7 +157,6 @@ def make_call(
     asker: Asker,
     **own: Any,
 ) -> Call:
-    """The internal call, from what all dialects have in common and the dialect's `own` fields."""
     sampling: Sampling = apply(policy, body, asker.purpose, asker.config, asker.count)
     model = str(body.get("model", ""))
     asked = {**asked_for(policy, body), **own.pop("asked", {})}

@@ -9,15 +9,15 @@ from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.dialect import (
     Ask,
     Asker,
+    Speaker,
     chosen,
     function_tool,
-    make_call,
     objects,
-    read_object,
+    read_ask,
     sse,
 )
 from tradewind.gateway.parameters import CHAT
-from tradewind.gateway.refusal import Refusal, bad_request
+from tradewind.gateway.refusal import Refusal
 from tradewind.types import FinishReason, Json
 
 _FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length"}
@@ -31,19 +31,7 @@ class Chat:
 
     def parse(self, raw: bytes, headers: Mapping[str, str], asker: Asker) -> Ask:
         """Messages and tools are in the internal shape already."""
-        body = read_object(raw)
-        tools = _tools(body.get("tools"), asker)
-        call = make_call(
-            CHAT,
-            raw,
-            body,
-            headers,
-            asker,
-            messages=tuple(objects(body, "messages")),
-            tools=tools,
-            **openai_choice(body.get("tool_choice"), tools),
-        )
-        return Ask(call, body, asker.config.model)
+        return read_ask(_SPEAKER, raw, headers, asker)
 
     def whole(self, reply: Reply, ask: Ask) -> Json:
         """A `chat.completion`."""
@@ -149,20 +137,11 @@ def fingerprint(answer: Answer) -> str | None:
     return None if answer.version is None else f"v{answer.version}"
 
 
-def _tools(given: object, asker: Asker) -> tuple[Json, ...]:
-    if not given:
-        return ()
-    if not isinstance(given, list) or not all(isinstance(tool, dict) for tool in given):
-        raise bad_request("'tools' must be a list of objects.", param="tools")
-    found = []
-    for tool in given:
-        function = tool.get("function")
-        if tool.get("type", "function") != "function" or not isinstance(function, dict):
-            asker.count(f"tools.{tool.get('type')}")
-            continue
-        known = (function.get(key) for key in ("name", "description", "parameters"))
-        found.append(function_tool(*known))
-    return tuple(found)
+def _function(tool: Json) -> Json | None:
+    function = tool.get("function")
+    if tool.get("type", "function") != "function" or not isinstance(function, dict):
+        return None
+    return function_tool(*(function.get(key) for key in ("name", "description", "parameters")))
 
 
 def _message(answer: Answer) -> Json:
@@ -197,3 +176,6 @@ def _usage(reply: Reply) -> Json:
         "completion_tokens": output,
         "total_tokens": prompt + output,
     }
+
+
+_SPEAKER = Speaker(CHAT, lambda body: tuple(objects(body, "messages")), _function, openai_choice)

@@ -11,11 +11,11 @@ from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.dialect import (
     Ask,
     Asker,
+    Speaker,
     chosen,
     function_tool,
-    make_call,
     objects,
-    read_object,
+    read_ask,
     sse,
 )
 from tradewind.gateway.parameters import MESSAGES
@@ -41,19 +41,7 @@ class Messages:
 
     def parse(self, raw: bytes, headers: Mapping[str, str], asker: Asker) -> Ask:
         """System, blocks and tools, in the internal shape."""
-        body = read_object(raw)
-        offered = tools(body.get("tools"), asker)
-        call = make_call(
-            MESSAGES,
-            raw,
-            body,
-            headers,
-            asker,
-            messages=conversation(body),
-            tools=offered,
-            **_choice(body.get("tool_choice"), offered),
-        )
-        return Ask(call, body, asker.config.model)
+        return read_ask(_SPEAKER, raw, headers, asker)
 
     def whole(self, reply: Reply, ask: Ask) -> Json:
         """A `message`."""
@@ -149,21 +137,10 @@ def conversation(body: Json) -> tuple[Json, ...]:
     return tuple(found)
 
 
-def tools(given: object, asker: Asker) -> tuple[Json, ...]:
-    """The customer's tools; those of the provider are not offered."""
-    if not given:
-        return ()
-    if not isinstance(given, list) or not all(isinstance(tool, dict) for tool in given):
-        raise bad_request("'tools' must be a list of objects.", param="tools")
-    found = []
-    for tool in given:
-        if tool.get("type", "custom") not in ("custom", None):
-            asker.count(f"tools.{tool['type']}")
-            continue
-        found.append(
-            function_tool(tool.get("name"), tool.get("description"), tool.get("input_schema"))
-        )
-    return tuple(found)
+def _function(tool: Json) -> Json | None:
+    if tool.get("type", "custom") not in ("custom", None):
+        return None
+    return function_tool(tool.get("name"), tool.get("description"), tool.get("input_schema"))
 
 
 def _choice(given: object, tools: Sequence[Json]) -> Json:
@@ -257,3 +234,6 @@ def _usage(answer: Answer) -> Json:
 
 def _event(kind: str, **fields: Any) -> bytes:
     return sse({"type": kind, **fields}, kind)
+
+
+_SPEAKER = Speaker(MESSAGES, conversation, _function, _choice)

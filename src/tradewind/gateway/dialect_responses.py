@@ -9,10 +9,10 @@ from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.dialect import (
     Ask,
     Asker,
+    Speaker,
     function_tool,
-    make_call,
     objects,
-    read_object,
+    read_ask,
     sse,
 )
 from tradewind.gateway.dialect_chat import openai_choice, openai_error
@@ -30,21 +30,7 @@ class Responses:
 
     def parse(self, raw: bytes, headers: Mapping[str, str], asker: Asker) -> Ask:
         """Instructions, items and tools, in the internal shape."""
-        body = read_object(raw)
-        offered = tools(body.get("tools"), asker)
-        call = make_call(
-            RESPONSES,
-            raw,
-            body,
-            headers,
-            asker,
-            messages=conversation(body),
-            tools=offered,
-            **openai_choice(body.get("tool_choice"), offered),
-            previous=_previous(body),
-            asked={"instructions": True} if body.get("instructions") else {},
-        )
-        return Ask(call, body, asker.config.model)
+        return read_ask(_SPEAKER, raw, headers, asker)
 
     def whole(self, reply: Reply, ask: Ask) -> Json:
         """A `response`."""
@@ -149,20 +135,15 @@ def conversation(body: Json) -> tuple[Json, ...]:
     return (*found, *spoken)
 
 
-def tools(given: object, asker: Asker) -> tuple[Json, ...]:
-    """The customer's functions; tools of the provider are not offered."""
-    if not given:
-        return ()
-    if not isinstance(given, list) or not all(isinstance(tool, dict) for tool in given):
-        raise bad_request("'tools' must be a list of objects.", param="tools")
-    found = []
-    for tool in given:
-        if tool.get("type") != "function":
-            asker.count(f"tools.{tool.get('type')}")
-            continue
-        known = (tool.get(key) for key in ("name", "description", "parameters"))
-        found.append(function_tool(*known))
-    return tuple(found)
+def _function(tool: Json) -> Json | None:
+    if tool.get("type") != "function":
+        return None
+    return function_tool(*(tool.get(key) for key in ("name", "description", "parameters")))
+
+
+def _own(body: Json) -> Json:
+    asked = {"instructions": True} if body.get("instructions") else {}
+    return {"previous": _previous(body), "asked": asked}
 
 
 def _previous(body: Json) -> str | None:
@@ -260,3 +241,6 @@ def _usage(answer: Answer) -> Json:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": answer.prompt_tokens + answer.output_tokens,
     }
+
+
+_SPEAKER = Speaker(RESPONSES, conversation, _function, openai_choice, _own)

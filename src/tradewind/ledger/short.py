@@ -38,7 +38,7 @@ def short_of_rollouts(conn: Connection) -> Sequence[AnyRow]:
 
 
 def goes_on(row: AnyRow, min_size: int | None) -> bool:
-    """Whether a group of training has `min_size` rollouts without the nulls (None: never enough)."""
+    """Whether a training group has `min_size` rollouts without the nulls (None: never enough)."""
     return row.purpose == Purpose.TRAIN.value and min_size is not None and row.useful >= min_size
 
 

@@ -7,11 +7,10 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 import httpx
 
+from tradewind.envs.connected import Connected
 from tradewind.types.errors import Conflict, UserError
 from tradewind.types.lease import Lease
 from tradewind.types.outcome import Outcome
@@ -23,7 +22,7 @@ _SLACK_S = 15.0
 _LONGEST_WAIT_S = 60.0
 
 
-class ControllerClient:
+class ControllerClient(Connected):
     """Requests to one controller. Use as an async context manager."""
 
     def __init__(self, url: str, key: str, config: WorkerConfig) -> None:
@@ -33,17 +32,6 @@ class ControllerClient:
             timeout=httpx.Timeout(_SLACK_S),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._http.aclose()
 
     async def lease(self) -> Lease | None:
         """A lease, or None if there is none for now.

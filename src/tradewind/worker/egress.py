@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from tradewind.envs.connected import Connected
 from tradewind.types.errors import TradewindError, UserError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -46,19 +47,13 @@ class Answer:
     body: bytes
 
 
-class Egress:
+class Egress(Connected):
     """Calls below one base URL. Use as an async context manager."""
 
     def __init__(self, url: str, rules: Rules) -> None:
         """Raises `UserError` for a URL that no rules allow."""
         self.url, self._rules = _base(url), rules
         self._http = httpx.AsyncClient(trust_env=False, follow_redirects=False)
-
-    async def __aenter__(self) -> Egress:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
 
     async def call(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """One call; `path` is below the base URL.

@@ -109,9 +109,7 @@ async def create_twice(s: Subject) -> None:
 @check(CHECKS, "idempotence")
 async def another_body(s: Subject) -> None:
     """The same id with another body is 409."""
-    session = s.model.open()
-    body = s.body(session)
-    expect(await s.post(body), 201, "a new rollout")
+    session, body = await s.begin()
     answer = await s.post({**body, "task": {**s.task, "tradewind_check": 1}})
     expect_refusal(answer, (409,), "the same id with another body")
     await s.until_over(body["rollout_id"])
@@ -135,9 +133,7 @@ async def retry_storm(s: Subject) -> None:
 @check(CHECKS, "idempotence")
 async def create_after_end(s: Subject) -> None:
     """The same request after the end gives the same outcome."""
-    session = s.model.open()
-    body = s.body(session)
-    expect(await s.post(body), 201, "a new rollout")
+    session, body = await s.begin()
     before = await s.until_over(body["rollout_id"])
     answer = await s.post(body)
     expect(answer, 200, "the same body after the end")

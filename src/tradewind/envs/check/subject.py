@@ -107,9 +107,17 @@ class Subject:
 
     async def start(self, session: Session, **changes: Any) -> str:
         """Start a rollout that has to be accepted; its id."""
+        return str((await self._accepted(session, **changes))["rollout_id"])
+
+    async def begin(self) -> tuple[Session, Json]:
+        """Start one whose model answers at once; its session and the body of its request."""
+        session = self.model.open()
+        return session, await self._accepted(session)
+
+    async def _accepted(self, session: Session, **changes: Any) -> Json:
         body = self.body(session, **changes)
         expect(await self.post(body), 201, "a new rollout")
-        return str(body["rollout_id"])
+        return body
 
     async def get(self, rollout: str) -> Progress:
         """`GET /rollouts/{id}` of a rollout that has to be known."""
