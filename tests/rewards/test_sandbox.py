@@ -53,6 +53,13 @@ def do(process: KillableProcess, code: str, deadline_s: float = 10.0):
     return process.ask({"do": code}, deadline_s)["said"]
 
 
+def zombies() -> list[str]:
+    """Dead children of ours for which nobody has waited."""
+    argv = ["ps", "-o", "stat=,comm=", "--ppid", str(os.getpid())]
+    ours = subprocess.run(argv, capture_output=True, text=True).stdout.splitlines()
+    return [child for child in ours if child.startswith("Z")]
+
+
 def test_the_machine_of_the_tests_reaches_what_it_says():
     measured = measure()
     assert measured.level >= Level.L1
@@ -179,11 +186,19 @@ def test_killed_runs_leave_no_zombie_that_would_fail_honest_ones_later(inside):
     for _ in range(24):
         with pytest.raises(NoAnswer):
             do(child, "import time; os.fork(); os.setsid; time.sleep(60)", 0.05)
-    ours = subprocess.run(
-        ["ps", "-o", "stat=", "--ppid", str(os.getpid())], capture_output=True, text=True
-    ).stdout.split()
-    assert not [state for state in ours if state.startswith("Z")]
+    assert not zombies()
     assert do(child, "said = os.waitpid(os.fork() or os._exit(0), 0)[1]") == 0
+
+
+@need(Level.L2)
+@pytest.mark.parametrize("deadline_s", [0.0, 0.0005, 0.001, 0.002, 0.004])
+def test_a_box_that_is_killed_while_it_starts_leaves_no_zombie_either(inside, deadline_s):
+    """bwrap may die between starting its first process and saying which one it is."""
+    child = inside(Level.L2)
+    for _ in range(6):
+        with pytest.raises(NoAnswer):
+            do(child, "time.sleep(60)", deadline_s)
+    assert not zombies()
 
 
 @need(Level.L2)

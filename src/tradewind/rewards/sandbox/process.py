@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from tradewind.rewards.sandbox.box import ENVIRONMENT, Box, Command
-from tradewind.rewards.sandbox.orphans import adopt_orphans, bury
+from tradewind.rewards.sandbox.orphans import adopt_orphans, bury, bury_strays, ended, started
 from tradewind.types.record import Json
 
 _GRACE_S = 2.0
@@ -124,12 +124,14 @@ class _Running:
         finally:
             for number in opened.values():
                 os.close(number)
+        started(self.child.pid)
         assert self.child.stdin is not None
         os.set_blocking(self.child.stdin.fileno(), False)
 
     def kill(self) -> None:
         """The first process inside goes first: the kernel then ends all others there, and bwrap
         buries it. Killed from outside in, it would be left to whoever is process 1."""
+        boxed = self._status is not None
         inner = self._inner()
         if inner is not None and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -139,8 +141,11 @@ class _Running:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.child.pid, signal.SIGKILL)
         self.child.wait()
+        ended(self.child.pid)
         if inner is not None:
             bury(inner)
+        elif boxed:
+            bury_strays("bwrap")
         for pipe in (self.child.stdin, self.child.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
