@@ -1,8 +1,9 @@
 """Processes whose parent died before them.
 
-Killing bwrap from outside leaves its first process inside to process 1 of the machine. Where that
-one does not bury its children (many containers), each verdict would leave a zombie that counts
-against the user's limit of processes, until honest programs fail. So we adopt them and bury them.
+The first process inside a box is left over when bwrap is killed from outside, and for a moment when
+bwrap ends by itself. Left to process 1 of the machine, which in many containers buries nobody, each
+verdict would leave a zombie that counts against limits, until honest programs fail. So we adopt
+such orphans and bury them.
 """
 
 from __future__ import annotations
@@ -11,18 +12,13 @@ import ctypes
 import errno
 import functools
 import os
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
+
+from tradewind.rewards.sandbox.footprint import children_of
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 1.0
-_STRAY_S = 0.1
-"""How long a process that may never have been started is looked for."""
-_STARTED: set[int] = set()
-"""Outermost processes that somebody in this process waits for."""
-_LOCK = threading.Lock()
 
 
 @functools.cache
@@ -48,42 +44,17 @@ def bury(pid: int) -> None:
         time.sleep(0.001)
 
 
-def started(pid: int) -> None:
-    """`pid` was started by us and is waited for by its `Popen`."""
-    with _LOCK:
-        _STARTED.add(pid)
+def bury_strangers() -> None:
+    """Bury the dead among our children that were adopted from boxes, and no others.
 
-
-def ended(pid: int) -> None:
-    """`pid` has been waited for."""
-    with _LOCK:
-        _STARTED.discard(pid)
-
-
-def bury_strays(name: str) -> None:
-    """Wait for dead processes called `name` that became ours without a word.
-
-    bwrap may be killed between starting its first process and telling us which one it is.
+    They are told by their process id in a namespace of their own; whoever else starts processes
+    in here waits for them in peace.
     """
-    until = time.monotonic() + _STRAY_S
-    while time.monotonic() < until:
-        with _LOCK:
-            strays = [pid for pid in _dead_children(name) if pid not in _STARTED]
-        for pid in strays:
-            bury(pid)
-        if strays:
-            return
-        time.sleep(0.001)
-
-
-def _dead_children(name: str) -> Iterator[int]:
-    us = os.getpid()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for pid in children_of(os.getpid()):
         try:
-            before, _, after = stat.read_text().rpartition(")")
-        except OSError:  # it has just been waited for
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:  # somebody buried it meanwhile
             continue
-        state, parent = after.split()[:2]
-        number, _, called = before.partition(" (")
-        if state == "Z" and int(parent) == us and called == name:
-            yield int(number)
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        if fields["State"].startswith("Z") and len(fields.get("NSpid", "").split()) > 1:
+            bury(pid)
