@@ -129,6 +129,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see the controller's
     try:
         listener.bind((host, port))
+        listener.listen()  # from here on clients wait instead of failing
     except OSError as error:
         listener.close()
         raise UserError(
