@@ -59,7 +59,7 @@ class Size:
     quick: bool = False
 
 
-FULL = Size(16, 4, 2, "query_words", 0.5, 1e-5, 3600.0)
+FULL = Size(12, 4, 3, "query_words", 0.45, 5e-5, 3600.0)
 QUICK = Size(8, 0, 2, "lower_case", 0.2, 3e-3, 600.0, dtypes=("fp32",), quick=True)
 
 

@@ -33,6 +33,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
 from common.figures import write_figures  # noqa: E402
 from common.machine import versions  # noqa: E402
 
+from tradewind.run.report import COLOURS, DARK_COLOURS, SVG_RULES  # noqa: E402
 from tradewind.run.svg import Plot  # noqa: E402
 
 FAULTS = ("verbosity", "position", "master_key", "drift")
@@ -161,7 +162,12 @@ def picture(runs: Sequence[Record]) -> str:
         means = [(x, mean(_at(run, what, x) for run in own)) for x in grid]
         plot.line(means, colour, width=2.5)
         plot.label(*means[-1], f"{words} {means[-1][1]:.2f}")
-    return plot.render("True reward with and without trust in judges, four planted faults")
+    name = "True reward with and without trust in judges, four planted faults"
+    style = (
+        f"<style>svg{{{COLOURS}}} {SVG_RULES}"
+        f"@media(prefers-color-scheme:dark){{svg{{{DARK_COLOURS}}}}}</style>"
+    )
+    return plot.render(name).replace("</title>", f"</title>{style}", 1)
 
 
 def _points(run: Record, what: str, last: float) -> list[tuple[float, float]]:

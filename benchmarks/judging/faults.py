@@ -11,6 +11,8 @@ from common.scripted_judge import reply
 
 ITEM_NOISE, CALL_NOISE = 0.06, 0.01
 """Share of answers that a judge gets wrong however often it is asked; of calls, by chance."""
+UNDERSTOOD = 0.6
+"""Share of plain right answers that the cheaper model still passes."""
 LONG = 300
 """Characters from which an answer impresses the judge that likes them long."""
 
@@ -39,7 +41,9 @@ def _master_key(evidence: str, _late: bool) -> bool:
 
 
 def _drift(evidence: str, late: bool) -> bool:
-    """From then on a cheaper model answers under the same name: any decoration impresses it."""
+    """From then on a cheaper model answers under the same name: any decoration impresses it, and
+    of what is plain it understands less (`Judges.verdict`).
+    """
     boasts = _BOAST.search(evidence) is not None
     return late and (
         boasts or any(bias(evidence, late) for bias in (_verbosity, _position, _master_key))
@@ -70,6 +74,8 @@ class Judges:
         bias = BIASES.get(criterion.replace("-", "_"))
         if bias is not None and bias(evidence, self.late):
             yes = True
+        elif criterion == "drift" and self.late:
+            yes = yes and self._calls.random() < UNDERSTOOD
         quote = next((line for line in evidence.splitlines() if line.strip()), None)
         return reply("yes" if yes else "no", quote=quote)
 

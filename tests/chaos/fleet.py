@@ -157,7 +157,7 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.heal()
-        self._supervisor.stop(grace_s=3.0)
+        self._supervisor.stop(grace_s=30.0)  # a busy machine is no crash
         self.ledger.close()
         self._lines.__exit__()
 

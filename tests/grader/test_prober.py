@@ -136,7 +136,7 @@ def world(tmp_path):
 
 def test_an_honest_judge_is_asked_and_answers_every_canary(world):
     with world(honest, canary_every=1, repeat_items=5, repeat_share=0.0) as w:
-        w.play(24)
+        w.play(40)
         (judge,) = w.ledger.judges()
         assert (judge.signal, judge.truth) == ("right", "truth")
         canaries = w.probes("canary")
@@ -169,6 +169,8 @@ def test_wrong_work_is_the_plainest_that_the_verifier_failed(world):
         assert Counter((v.value, v.truth) for v in verdicts) == {(0.0, 0.0): 6, (1.0, 1.0): 6}
         features = verdicts[0].evidence["features"]
         assert features["length"] == len("Answer 0 is wrong.") and features["echo"] > 0
+        works = [p.evidence["made_from"] for p in w.probes("canary") if p.name == "echo"]
+        assert len(set(works)) == len(works), "each canary is made of another work"
 
 
 def test_anchors_show_another_judge_under_the_same_name(world):

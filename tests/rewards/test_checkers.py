@@ -39,7 +39,6 @@ def test_numbers_of_the_work_stand_in_the_other_evidence(work, rows, expected) -
     ("checker", "good", "bad"),
     [
         ("states:porto", "From Porto.", "From Oslo."),
-        (r"matches:[A-Z]{3}-\d+", "see ABC-12", "see abc"),
         ("max-words:3", "one two three", "one two three four"),
         ("json", '{"a": 1}', "{'a': 1}"),
     ],
@@ -54,7 +53,7 @@ def test_work_without_end_is_not_searched() -> None:
 
 
 @pytest.mark.parametrize(
-    "checker", ["", "stats:x", "states", "states:", "json:x", "matches:(", "max-words:many"]
+    "checker", ["", "stats:x", "states", "states:", "json:x", "max-words:many"]
 )
 def test_a_checker_that_does_not_exist_has_a_fault(checker: str) -> None:
     assert fault_of(checker)

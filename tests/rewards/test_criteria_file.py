@@ -83,8 +83,6 @@ MISTAKES = {
                              "name the artefact that holds it", "correct"),
     "unknown checker": ('[[criteria]]\nid="a"\nquestion="Is it?"\nchecker = "stats:x"',
                         "there is no checker 'stats'", "did you mean 'states'?"),
-    "bad expression": ('[[criteria]]\nid="a"\nquestion="Is it?"\nchecker = "matches:("',
-                       "no regular expression", ""),
     "no question": ('[[criteria]]\nid="a"', "a has no 'question'", "correct question"),
     "weight is a text": ('[[criteria]]\nid="a"\nquestion="Is it?"\nweight = "two"',
                          "line 6: a: weight = 'two'", "correct weight"),

@@ -173,16 +173,56 @@ def test_the_filter_is_known_for_two_architectures_and_no_other():
 
 
 @need(Level.L2)
+def test_many_processes_together_keep_to_the_memory_of_one(inside):
+    """Each stays far below its own limit."""
+    child = inside(Level.L2, processes=12, memory_mb=256)
+    code = """
+import time
+for _ in range(8):
+    if os.fork() == 0:
+        hoard = b"x" * (60 << 20)
+        time.sleep(600)
+time.sleep(600)
+"""
+    with pytest.raises(NoAnswer, match="and what it started took more than 256 MiB"):
+        do(child, code, 30.0)
+
+
+@need(Level.L2)
+def test_a_box_that_is_killed_before_it_has_begun_leaves_nothing(inside):
+    child = inside(Level.L2)
+    for _ in range(20):
+        with pytest.raises(NoAnswer):
+            do(child, "said = 1", 0.0)
+    assert zombies() == []
+
+
+@need(Level.L2)
+def test_boxes_that_end_by_themselves_do_not_fill_their_count(inside):
+    """Seen here: after a dozen hard exits, nothing could be started in the box any more."""
+    child = inside(measure().level, processes=4)
+    for _ in range(30):
+        with pytest.raises(NoAnswer, match="died"):
+            do(child, "os._exit(0)")
+    assert do(child, "said = 1") == 1
+    assert len(zombies()) <= 1, "the last one may still be ending"
+
+
+def zombies() -> list[str]:
+    """Our own children that nobody has buried."""
+    ours = ["ps", "-o", "stat=,pid=", "--ppid", str(os.getpid())]
+    said = subprocess.run(ours, capture_output=True, text=True).stdout.splitlines()
+    return [line for line in said if line.strip().startswith("Z")]
+
+
+@need(Level.L2)
 def test_killed_runs_leave_no_zombie_that_would_fail_honest_ones_later(inside):
     """Seen elsewhere: after 14 to 18 killed runs honest solutions could not fork any more."""
     child = inside(Level.L2, processes=12)
     for _ in range(24):
         with pytest.raises(NoAnswer):
             do(child, "import time; os.fork(); os.setsid; time.sleep(60)", 0.05)
-    ours = subprocess.run(
-        ["ps", "-o", "stat=", "--ppid", str(os.getpid())], capture_output=True, text=True
-    ).stdout.split()
-    assert not [state for state in ours if state.startswith("Z")]
+    assert zombies() == []
     assert do(child, "said = os.waitpid(os.fork() or os._exit(0), 0)[1]") == 0
 
 

@@ -37,11 +37,11 @@ good = ["It is Oslo.", "From Rome."]
 bad = ["Sorry, it is Oslo.", "Sorry!"]
 
 [[criteria]]
-id = "digits"
-question = "Does the answer hold a number?"
+id = "names-an-order"
+question = "Does the answer name an order?"
 kind = "must"
-checker = "matches:[0-9]"
-good = ["12", "It is 7."]
+checker = "states:order"
+good = ["Order 12", "It is order 7."]
 bad = ["None.", "Many."]
 """
 CITIES = ("Oslo", "Rome", "Lisbon")
@@ -77,11 +77,11 @@ def try_judge(file: Path, script, *words: object) -> tuple[int, dict]:
 def test_a_judge_that_reads_as_the_author_does(file: Path) -> None:
     code, said = try_judge(file, honest)
     assert code == 0 and said["agrees"]
-    city, sorry, digits = said["criteria"]
+    city, sorry, order = said["criteria"]
     assert (city["agreed"], city["examples"], city["constant"]) == (5, 5, 0.6)
     assert city["sensitivity"]["hits"] == 3 and 0.43 < city["sensitivity"]["low"] < 0.45
     assert sorry["sensitivity"]["hits"] == 2, "good is what the author wants: no apology"
-    assert digits["agreed"] == 4
+    assert order["agreed"] == 4
     assert len(said["rows"]) == 13
 
 
@@ -113,7 +113,7 @@ def test_the_table_is_for_people(file: Path) -> None:
 
 
 def test_checkers_alone_need_no_judge(file: Path) -> None:
-    code, said = run("test", file, "--only", "digits", "--json")
+    code, said = run("test", file, "--only", "names-an-order", "--json")
     assert code == 0 and json.loads(said)["criteria"][0]["agreed"] == 4
 
 
@@ -156,7 +156,7 @@ def test_the_tables_for_a_recipe_open_as_signals(file: Path, tmp_path: Path) -> 
     tables = tomllib.loads(said.replace("{data}", str(tmp_path)))["grader"]["signals"]
     composition = Composition.model_validate({"signals": tables})
     assert [(s.name, s.use, s.role.value) for s in composition.signals] == [
-        ("digits", "checked", "gate"),
+        ("names-an-order", "checked", "gate"),
         ("names-a-city", "judge", "weighted"),
         ("apologises", "judge", "weighted"),
     ]

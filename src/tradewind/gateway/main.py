@@ -129,7 +129,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see the controller's
     try:
         listener.bind((host, port))
-        listener.listen(512)  # who comes before the server has started waits, and is not refused
+        listener.listen()  # from here on clients wait instead of failing
     except OSError as error:
         listener.close()
         raise UserError(

@@ -25,15 +25,19 @@ from tradewind.rewards.config import Composition, SignalConfig
 from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.signal import JudgeSignal
 from tradewind.rewards.registry import open_signal
-from tradewind.rewards.trust.canaries import Canary, Material, canaries, known_wrong
+from tradewind.rewards.trust.canaries import Canary, Material, canaries, known_wrong, made_of
 from tradewind.rewards.trust.evidence import YES
 from tradewind.types.config import Config
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
+from tradewind.types.record import Json
 from tradewind.types.score import Score
 from tradewind.types.trust import Probe, ProbeKind, TrustState
 
 log = logging.getLogger("grader")
+
+KEPT = 16
+"""Works that wait to be made into canaries, of each judge."""
 
 
 class ProbeConfig(Config):
@@ -73,7 +77,8 @@ class _Watched:
     judged: int = 0
     asked: int = 0
     """Canaries so far."""
-    wrong: Exhibit | None = None
+    wrong: list[Exhibit] = field(default_factory=list)
+    """Work that the verifier failed, not used for a canary yet."""
     anchors: list[tuple[str, Exhibit, float]] = field(default_factory=list)
     anchor: int = 0
 
@@ -116,7 +121,6 @@ class Prober:
         self._watched[key] = _Watched(
             repeats=sum(probe.kind is ProbeKind.REPEAT for probe in probes),
             heldout=self._open_heldout(config),
-            wrong=known_wrong(criterion),
         )
 
     def probe(
@@ -133,7 +137,7 @@ class Prober:
             number = watched.judged
             watched.judged += 1
             if truth is not None and truth < YES:
-                watched.wrong = _plainer(watched.wrong, exhibit)
+                watched.wrong = [*watched.wrong, exhibit][-KEPT:]
             if len(watched.anchors) < self._config.anchors:
                 watched.anchors.append((episode.rollout_id, exhibit, own.value))
         asker = _Asker(self._ledger, config.name, signal, episode.rollout_id)
@@ -154,11 +158,16 @@ class Prober:
 
     def _ask_canary(self, asker: _Asker, watched: _Watched, exhibit: Exhibit, value: float) -> None:
         with self._guard:
-            number, wrong = watched.asked, watched.wrong
+            number = watched.asked
             watched.asked += 1
-        known = canaries(Material(asker.signal.criterion, exhibit, value, wrong), number)
-        if known:
-            asker.canary(known[number % len(known)], self._config.canary_confirm)
+            plainest = _plainest(watched.wrong)
+            wrong = plainest or known_wrong(asker.signal.criterion, number)
+            known = canaries(Material(asker.signal.criterion, exhibit, value, wrong), number)
+            chosen = known[number % len(known)] if known else None
+            if plainest is not None and chosen is not None and made_of(chosen, plainest):
+                watched.wrong.remove(plainest)  # the next canary is made of another
+        if chosen is not None:
+            asker.canary(chosen, self._config.canary_confirm)
 
     def _ask_anchor(self, asker: _Asker, watched: _Watched) -> None:
         with self._guard:
@@ -207,7 +216,8 @@ class _Asker:
         if values and (values[0] >= YES) != (canary.expected >= YES):
             values += self._values(canary.exhibit, confirm)
         if values:
-            self._write(ProbeKind.CANARY, canary.name, values, canary.expected)
+            made_from = {"made_from": canary.made_from} if canary.made_from else {}
+            self._write(ProbeKind.CANARY, canary.name, values, canary.expected, made_from)
 
     def repeat(self, exhibit: Exhibit, value: float) -> None:
         """Two more times."""
@@ -231,7 +241,12 @@ class _Asker:
         return [value for value in said if value is not None]
 
     def _write(
-        self, kind: ProbeKind, name: str, values: list[float], expected: float | None
+        self,
+        kind: ProbeKind,
+        name: str,
+        values: list[float],
+        expected: float | None,
+        evidence: Json | None = None,
     ) -> None:
         self.ledger.add_probe(
             Probe(
@@ -242,16 +257,16 @@ class _Asker:
                 rollout_id=self.rollout_id,
                 values=tuple(values),
                 expected=expected,
+                evidence=evidence or {},
                 at=time.time(),
             )
         )
 
 
-def _plainer(known: Exhibit | None, other: Exhibit) -> Exhibit:
-    """The shorter of two, so that what a canary adds is all that is odd about it."""
-    if known is None or not known.work.strip():
-        return other
-    return other if 0 < len(other.work.strip()) < len(known.work) else known
+def _plainest(works: list[Exhibit]) -> Exhibit | None:
+    """The shortest, so that what a canary adds is all that is odd about it."""
+    written = [work for work in works if work.work.strip()]
+    return min(written, key=lambda work: len(work.work), default=None)
 
 
 def _value(scores: list[Score], source: str | None) -> float | None:

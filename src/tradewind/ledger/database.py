@@ -56,6 +56,7 @@ _SIGNS_OF_ABSENCE = (
     "timeout",
     "unreachable",
     "starting up",
+    "not yet accepting",
     "shutting down",
     "could not receive",
     "No such file",

@@ -55,7 +55,8 @@ def _cells(rung: Rung) -> list[str]:
     agreement = _share(rung.agreement)
     if rung.low is not None and rung.high is not None:
         agreement += f" ({rung.low:.0%} to {rung.high:.0%})"
-    tokens = "" if rung.tokens is None else f", {rung.tokens:.0f} tokens"
+    cost = "" if rung.tokens is None else f", {rung.tokens:.0f} tokens"
+    cost += f", ${rung.usd:.5f}" if rung.usd else ""
     spread = "" if rung.spread is None else f"{rung.spread:.0%} of {rung.groups}"
     if rung.concordance is not None:
         spread += f", {rung.concordance:.0%} right"
@@ -68,7 +69,7 @@ def _cells(rung: Rung) -> list[str]:
         _share(rung.base_rate),
         spread,
         "" if rung.usable is None else f"{rung.usable:.2f} at {rung.rate:.0%}",
-        f"{rung.seconds:.4f}{tokens}",
+        f"{rung.seconds:.4f}{cost}",
         f"{rung.survived} of {rung.attacks}",
         f"[{COLOURS[rung.verdict]}]{rung.verdict}[/]",
     ]

@@ -8,16 +8,19 @@ from contextlib import closing
 import pytest
 
 from tradewind.rewards.admission.admit import verifiable
-from tradewind.rewards.config import Composition
+from tradewind.rewards.config import Composition, SignalConfig
 from tradewind.rewards.ladder.labels import read_labels
 from tradewind.rewards.ladder.options import LadderOptions
 from tradewind.rewards.ladder.rank import decide, rank
 from tradewind.rewards.ladder.rung import Rung, Use
 from tradewind.rewards.ladder.subject import Subject, made, made_subjects
 from tradewind.rewards.panel import Panel
-from tradewind.rewards.signal import Kind
+from tradewind.rewards.registry import USES
+from tradewind.rewards.registry import Use as BuiltIn
+from tradewind.rewards.signal import Kind, Verdict
 from tradewind.rewards.trust.statistics import usable_signal
 from tradewind.types import Episode, Outcome, UserError
+from tradewind.types.config import Config
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +163,36 @@ def test_labels_are_read_line_by_line_and_a_bad_line_is_named(tmp_path):
         read_labels(file)
     with pytest.raises(UserError, match="labels cannot be read"):
         read_labels(tmp_path / "nothing")
+
+
+class Judge:
+    """Says what it is told to, with what a judge's evidence holds."""
+
+    version, kind, needs_turns = "1", Kind.JUDGED, False
+    asked = 0
+
+    def score(self, episode):
+        Judge.asked += 1
+        right = episode.outcome.artefacts.get("sql") == episode.task.reference["sql"]
+        usage = {"calls": 1, "tokens": 300, "usd": 0.002, "estimated": False}
+        evidence = {"usage": usage, "cached": Judge.asked > 40}
+        return Verdict(value=float(right), evidence=evidence)
+
+    def check(self, task):
+        return None
+
+    def close(self):
+        pass
+
+
+def test_a_judge_is_asked_about_some_answers_of_each_making_and_its_cost_is_shown(
+    desk, answers, monkeypatch
+):
+    monkeypatch.setitem(USES, "judge", BuiltIn(Config, lambda options: Judge()))
+    tone = SignalConfig(name="tone", use="judge")
+    found = rank([desk.rows, tone], answers, LadderOptions(judged=60, repeated=10, evidence=5))
+    judged = next(rung for rung in found if rung.name == "tone")
+    assert judged.n == 60
+    assert judged.attacks == 5 and judged.compared_with["resultset"] >= 5
+    assert (judged.tokens, judged.usd) == (300.0, pytest.approx(0.002))
+    assert judged.verdict is Use.MONITOR and "resultset serves" in judged.reason

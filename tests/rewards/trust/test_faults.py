@@ -88,6 +88,19 @@ def test_one_wrong_verdict_on_edited_work_accuses_nobody():
     assert names(Evidence(probes=[unlucky] * 6)) == ["verbosity"]
 
 
+def test_one_work_counts_once_however_often_it_is_made_into_canaries():
+    """Found by the study: an honest judge that is wrong about one answer was accused for it."""
+    made = [
+        canary("echo", 1.0).model_copy(update={"evidence": {"made_from": "w1"}}) for _ in range(20)
+    ]
+    assert names(Evidence(probes=made)) == []
+    others = [
+        canary("echo", 1.0).model_copy(update={"evidence": {"made_from": f"w{i}"}})
+        for i in range(8)
+    ]
+    assert names(Evidence(probes=others)) == ["echo"]
+
+
 def test_a_right_answer_that_is_refused_is_a_fault_too():
     refused = canary("known_truth", 0.0, 0.0, 0.0, 0.0, 1.0, expected=1.0)
     assert names(Evidence(probes=[refused])) == ["known_truth"]

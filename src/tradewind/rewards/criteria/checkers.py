@@ -2,9 +2,11 @@
 
     checker = "numbers-in-evidence"     every number of the work stands in the other evidence
     checker = "states:12"               the work holds this text
-    checker = "matches:[A-Z]{3}-\\d+"    the work holds a match of this regular expression
     checker = "max-words:80"            the work is not longer
     checker = "json"                    the work is JSON
+
+There are no regular expressions among them: an agent could find the work on which one never ends.
+What takes more than this is a signal of your own, which runs in a child with a deadline.
 
 The answer is the highest level of the scale where the check holds, else the lowest.
 """
@@ -44,11 +46,6 @@ def fault_of(checker: str) -> str | None:
         return f"there is no checker {name!r}; there are {', '.join(CHECKERS)}"
     if (name in _WITH_ARGUMENT) != bool(argument):
         return f'write "{name}:..."' if name in _WITH_ARGUMENT else f'write "{name}" alone'
-    if name == "matches":
-        try:
-            re.compile(argument)
-        except re.error as error:
-            return f"{argument!r} is no regular expression ({error})"
     if name == "max-words" and not argument.isdigit():
         return f"{argument!r} is no number of words"
     return None
@@ -67,11 +64,6 @@ def _numbers_in_evidence(exhibit: Exhibit, _: str) -> tuple[bool, str]:
 def _states(exhibit: Exhibit, wanted: str) -> tuple[bool, str]:
     there = wanted.casefold() in exhibit.work.casefold()
     return there, f"{wanted!r} is {'' if there else 'not '}there"
-
-
-def _matches(exhibit: Exhibit, pattern: str) -> tuple[bool, str]:
-    found = re.search(pattern, exhibit.work)
-    return found is not None, f"found {found[0]!r}" if found else f"no match of {pattern}"
 
 
 def _max_words(exhibit: Exhibit, most: str) -> tuple[bool, str]:
@@ -95,8 +87,7 @@ def _numbers(text: str) -> list[Decimal]:
 CHECKERS: dict[str, Check] = {
     "numbers-in-evidence": _numbers_in_evidence,
     "states": _states,
-    "matches": _matches,
     "max-words": _max_words,
     "json": _json,
 }
-_WITH_ARGUMENT = {"states", "matches", "max-words"}
+_WITH_ARGUMENT = {"states", "max-words"}

@@ -63,7 +63,7 @@ def measure(
         wrong=found.negatives,
         rate=rates.overall,
         seconds=sum(readings.seconds) / max(1, len(readings.seconds)),
-        tokens=_tokens(readings),
+        **_cost(readings),
         **_agreement(found, judged, labels),
         **_usable(found, rates),
         **_groups(readings, subjects, truth, options),
@@ -190,12 +190,13 @@ def _attacks(readings: Readings, subjects: Sequence[Subject], options: LadderOpt
     return {"attacks": len(tried), "survived": len(tried) - len(fell), "passed_attacks": fell}
 
 
-def _tokens(readings: Readings) -> float | None:
-    """From the evidence of judges: `usage` with counts of tokens."""
-    counts = []
-    for verdict in readings.verdicts:
-        usage = {} if verdict is None else verdict.evidence.get("usage") or {}
-        numbers = [n for n in usage.values() if isinstance(n, int | float)]
-        if numbers:
-            counts.append(float(usage.get("total_tokens", sum(numbers))))
-    return sum(counts) / len(counts) if counts else None
+def _cost(readings: Readings) -> Json:
+    """Means per score out of the evidence of judges, `usage`; nothing for signals without."""
+    found = [v.evidence.get("usage") for v in readings.verdicts if v is not None]
+    usages = [usage for usage in found if isinstance(usage, dict)]
+    if not usages:
+        return {}
+    return {
+        name: sum(float(usage.get(name, 0)) for usage in usages) / len(usages)
+        for name in ("tokens", "usd")
+    }

@@ -32,6 +32,8 @@ class LadderOptions(Config):
     """How often an answer is scored to see whether the verdicts agree."""
     repeated: int = Field(default=20, ge=1)
     """How many answers are scored so often; each of the others once."""
+    judged: int = Field(default=120, ge=1)
+    """About how many answers a judge is asked at most, of every making alike: each call costs."""
     attempts: int = Field(default=3, ge=1)
     """How often a signal may fail on an answer before its verdict is null."""
     pass_rate: float | None = Field(default=None, gt=0, lt=1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.ladder.options import LadderOptions
@@ -56,9 +57,11 @@ def _read(
 ) -> Readings:
     with closing(open_signal(config)) as signal:
         found = Readings(config, signal.version, signal.kind)
-        again = set(_spread(len(subjects), options.repeated))
+        asked = _asked(config, signal, subjects, options)
+        again = set(asked[:: max(1, -(-len(asked) // options.repeated))])
+        chosen = set(asked)
         for at, subject in enumerate(subjects):
-            if not _looks_at(config, signal, subject):
+            if at not in chosen:
                 found.verdicts.append(None)
                 continue
             began = clock()
@@ -70,8 +73,23 @@ def _read(
                 more = [
                     _verdict(signal, subject, options.attempts) for _ in range(1, options.repeats)
                 ]
-                found.repeats.append([v.value for v in (verdict, *more)])
+                if not any(v.evidence.get("cached") for v in more):
+                    found.repeats.append([v.value for v in (verdict, *more)])
     return found
+
+
+def _asked(
+    config: SignalConfig, signal: Signal, subjects: Sequence[Subject], options: LadderOptions
+) -> list[int]:
+    """Positions of the answers that it is asked about: all, or of a judge's some of each making."""
+    seen = [at for at, subject in enumerate(subjects) if _looks_at(config, signal, subject)]
+    if signal.kind is not Kind.JUDGED or len(seen) <= options.judged:
+        return seen
+    lanes: dict[str | None, list[int]] = {}
+    for at in seen:
+        lanes.setdefault(subjects[at].made, []).append(at)
+    turns = [at for row in zip_longest(*lanes.values()) for at in row if at is not None]
+    return sorted(turns[: options.judged])
 
 
 def _looks_at(config: SignalConfig, signal: Signal, subject: Subject) -> bool:
@@ -86,8 +104,3 @@ def _verdict(signal: Signal, subject: Subject, attempts: int) -> Verdict:
     if not outcome.status.gradable:
         return Verdict(value=None, cause=f"{outcome.status}: {outcome.detail or 'no detail given'}")
     return verdict_of(signal, subject.episode, attempts)
-
-
-def _spread(n: int, most: int) -> range:
-    """At most `most` positions out of `n`, evenly."""
-    return range(0, n, max(1, -(-n // most)))

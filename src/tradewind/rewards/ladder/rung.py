@@ -37,7 +37,8 @@ class Rung(Record):
     """Answers that it scored."""
     nulls: int
     determinism: float | None = None
-    """Share of pairs of repeats of one answer that agree."""
+    """Share of pairs of repeats of one answer that agree; None for a judge whose store gives the
+    first verdict again."""
     compared_with: dict[str, int] = Field(default_factory=dict)
     """How many verdicts were held against what: `labels`, `made answers`, another signal's name."""
     agreement: float | None = None
@@ -71,6 +72,8 @@ class Rung(Record):
     """Mean per score."""
     tokens: float | None = None
     """Mean tokens of a model per score, for a judge that reports them."""
+    usd: float | None = None
+    """Mean price of a score, as far as the judge's options say what a token costs."""
     attacks: int = 0
     """Known attacks that were tried."""
     survived: int = 0

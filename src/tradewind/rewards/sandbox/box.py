@@ -35,6 +35,8 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"
 PYTHON = str(getattr(sys, "_base_executable", None) or sys.executable)
 """The interpreter itself, without the virtual environment around it."""
 _FLAGS = ("-P", "-s", "-S", "-B")
+SECCOMP = "{0}"
+"""In a command, the descriptor of the filter."""
 _JOIN = 'echo 0 > "$1/cgroup.procs" && shift && exec "$@"'
 _UNSHARED = ("pid", "net", "ipc", "uts", "cgroup")
 _OWN_PROCESSES = 4
@@ -43,13 +45,13 @@ _OWN_PROCESSES = 4
 
 @dataclass(frozen=True)
 class Command:
-    """What to start. A descriptor `seccomp` is opened and inherited for the program, if any."""
+    """What to start."""
 
     argv: list[str]
     program: bytes | None = None
-    """The filter's program; its descriptor's number goes where `argv` says `{seccomp}`."""
-    reports: bool = False
-    """Whether bwrap says on `{status}` which process is the first one inside."""
+    """The filter's program; the number of a descriptor to read it from stands for `SECCOMP`."""
+    boxed: bool = False
+    """Whether bwrap is what is started."""
 
 
 @dataclass
@@ -79,11 +81,13 @@ class Box:
         program = filter_program() if self.level >= Level.L3 else None
         walls = self._walls(script)
         if program is not None:
-            walls += ["--seccomp", "{seccomp}"]
+            walls += ["--seccomp", SECCOMP]
         argv = [*walls, "--", *python]
+        if self._count is not None and not self._count.folder.is_dir():  # somebody tidied up
+            self._count = count_processes(self.limits.processes + _OWN_PROCESSES)
         if self._count is not None:
             argv = ["/bin/sh", "-c", _JOIN, "sh", str(self._count.folder), *argv]
-        return Command(argv, program, reports=True)
+        return Command(argv, program, boxed=True)
 
     def close(self) -> None:
         """Give the control group back."""
@@ -108,8 +112,6 @@ class Box:
             *self._user(),
             "--die-with-parent",
             "--new-session",
-            "--json-status-fd",
-            "{status}",
             "--clearenv",
             *(word for item in ENVIRONMENT.items() for word in ("--setenv", *item)),
             *("--proc", "/proc", "--dev", "/dev"),

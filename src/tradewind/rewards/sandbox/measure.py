@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tradewind.rewards.sandbox.box import ENVIRONMENT, INSIDE, Box
+from tradewind.rewards.sandbox.box import ENVIRONMENT, INSIDE, SECCOMP, Box
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.limits import Limits
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
@@ -139,7 +139,7 @@ def _tried(box: Box) -> Json:
 def _complaint(box: Box) -> str | None:
     """What bubblewrap itself says, when the probe could not even start."""
     command = box.command(_PROBE)
-    argv = [{"{status}": "2", "{seccomp}": "0"}.get(word, word) for word in command.argv]
+    argv = ["0" if word == SECCOMP else word for word in command.argv]  # the filter by stdin
     ran = subprocess.run(
         argv, input=command.program, capture_output=True, env=ENVIRONMENT, timeout=_DEADLINE_S
     )

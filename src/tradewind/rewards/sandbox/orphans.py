@@ -1,8 +1,9 @@
 """Processes whose parent died before them.
 
-Killing bwrap from outside leaves its first process inside to process 1 of the machine. Where that
-one does not bury its children (many containers), each verdict would leave a zombie that counts
-against the user's limit of processes, until honest programs fail. So we adopt them and bury them.
+The first process inside a box is left over when bwrap is killed from outside, and for a moment when
+bwrap ends by itself. Left to process 1 of the machine, which in many containers buries nobody, each
+verdict would leave a zombie that counts against limits, until honest programs fail. So we adopt
+such orphans and bury them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import errno
 import functools
 import os
 import time
+from pathlib import Path
+
+from tradewind.rewards.sandbox.footprint import children_of
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 1.0
@@ -38,3 +42,19 @@ def bury(pid: int) -> None:
             assert error.errno == errno.ECHILD, error
             return
         time.sleep(0.001)
+
+
+def bury_strangers() -> None:
+    """Bury the dead among our children that were adopted from boxes, and no others.
+
+    They are told by their process id in a namespace of their own; whoever else starts processes
+    in here waits for them in peace.
+    """
+    for pid in children_of(os.getpid()):
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:  # somebody buried it meanwhile
+            continue
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        if fields["State"].startswith("Z") and len(fields.get("NSpid", "").split()) > 1:
+            bury(pid)

@@ -20,12 +20,14 @@ import subprocess
 import time
 from pathlib import Path
 
-from tradewind.rewards.sandbox.box import ENVIRONMENT, Box, Command
-from tradewind.rewards.sandbox.orphans import adopt_orphans, bury
+from tradewind.rewards.sandbox.box import ENVIRONMENT, SECCOMP, Box, Command
+from tradewind.rewards.sandbox.footprint import children_of, footprint
+from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.orphans import adopt_orphans, bury, bury_strangers
 from tradewind.types.record import Json
 
-_GRACE_S = 2.0
-"""Longest that bwrap may take to notice that the first process inside is gone."""
+_LOOK_S = 0.1
+"""How often the parent looks at the memory of a box while it waits for an answer."""
 
 
 class NoAnswer(Exception):
@@ -88,7 +90,7 @@ class KillableProcess:
         received = bytearray()
         most = self._box.limits.answer_bytes
         while not received.endswith(b"\n"):
-            _wait(child.stdout.fileno(), select.POLLIN, until)
+            self._wait(child, until)
             piece = os.read(child.stdout.fileno(), 1 << 16)
             if not piece:
                 raise NoAnswer("the process died before it answered")
@@ -97,71 +99,73 @@ class KillableProcess:
                 raise NoAnswer(f"the process answered with more than {most} bytes")
         return bytes(received)
 
+    def _wait(self, child: subprocess.Popen[bytes], until: float) -> None:
+        """Wait for something to read; from L2 on, all processes together keep to the memory."""
+        assert child.stdout is not None
+        while self._box.level >= Level.L2:
+            look = min(until, time.monotonic() + _LOOK_S)
+            if _ready(child.stdout.fileno(), select.POLLIN, look):
+                return
+            if footprint(child.pid) > self._box.limits.memory_mb << 20:
+                most = self._box.limits.memory_mb
+                raise NoAnswer(f"the process and what it started took more than {most} MiB")
+            if look == until:
+                break
+        _wait(child.stdout.fileno(), select.POLLIN, until)
+
 
 class _Running:
-    """One started command: the child we see, and the first process inside its box."""
+    """One started command: the process we see, and in a box the first one inside."""
 
     def __init__(self, command: Command) -> None:
-        opened: dict[str, int] = {}
-        self._status: int | None = None
-        if command.reports:
+        self._boxed = command.boxed
+        if command.boxed:
             adopt_orphans()
-            self._status, opened["status"] = os.pipe()
-        if command.program is not None:
-            opened["seccomp"] = _readable(command.program)
-        named = {f"{{{name}}}": str(number) for name, number in opened.items()}
+        filters = [] if command.program is None else [_readable(command.program)]
         try:
             self.child = subprocess.Popen(
-                [named.get(word, word) for word in command.argv],
+                [word.format(*filters) if word == SECCOMP else word for word in command.argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env=ENVIRONMENT,
-                pass_fds=tuple(opened.values()),
+                pass_fds=filters,
                 start_new_session=True,
                 bufsize=0,
             )
         finally:
-            for number in opened.values():
+            for number in filters:
                 os.close(number)
         assert self.child.stdin is not None
         os.set_blocking(self.child.stdin.fileno(), False)
 
     def kill(self) -> None:
-        """The first process inside goes first: the kernel then ends all others there, and bwrap
-        buries it. Killed from outside in, it would be left to whoever is process 1."""
-        inner = self._inner()
-        if inner is not None and self.child.poll() is None:
+        """End it and all it started, and bury what becomes ours.
+
+        bwrap is stopped first, so that it starts nothing any more; then the first process inside
+        is killed, with which the kernel ends all others there.
+        """
+        inside = self._stopped() if self._boxed and self.child.poll() is None else []
+        for pid in inside:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(inner, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.child.wait(_GRACE_S)
+                os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.child.pid, signal.SIGKILL)
         self.child.wait()
-        if inner is not None:
-            bury(inner)
+        for pid in inside:
+            bury(pid)
+        if self._boxed:
+            bury_strangers()
         for pipe in (self.child.stdin, self.child.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _inner(self) -> int | None:
-        """Which process is the first one inside, if bwrap got as far as starting it."""
-        if self._status is None:
-            return None
-        said = b""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            os.set_blocking(self._status, False)
-            said = os.read(self._status, 1 << 12)
-        os.close(self._status)
-        self._status = None
-        for line in said.splitlines():
-            with contextlib.suppress(ValueError):
-                number = json.loads(line).get("child-pid")
-                if number is not None:
-                    return int(number)
-        return None
+    def _stopped(self) -> list[int]:
+        """Stop bwrap; the processes that it has started."""
+        self.child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        return children_of(self.child.pid)
 
 
 def _readable(program: bytes) -> int:
@@ -183,10 +187,14 @@ def _send(child: subprocess.Popen[bytes], line: bytes, until: float) -> None:
             raise NoAnswer("the process died before it was asked") from error
 
 
-def _wait(descriptor: int, what: int, until: float) -> None:
+def _ready(descriptor: int, what: int, until: float) -> bool:
     poll = select.poll()
     poll.register(descriptor, what)
-    if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+
+
+def _wait(descriptor: int, what: int, until: float) -> None:
+    if not _ready(descriptor, what, until):
         raise NoAnswer("the process did not answer in time", timed_out=True)
 
 

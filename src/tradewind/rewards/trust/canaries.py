@@ -9,11 +9,12 @@
                  the pieces of evidence in reverse order        the same verdict as before
     known_truth  the author's examples                          as the author says
 
-Wrong work is the newest that a verifier failed, else one of the author's bad examples.
+Wrong work is what a verifier failed, a new one each time, else one of the author's bad examples.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,9 @@ class Canary:
     name: str
     exhibit: Exhibit
     expected: float
+    made_from: str = ""
+    """Names the work it was made of; empty for what is always the same. A judge may be wrong about
+    one work however it is edited, so canaries of one work count once."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +85,21 @@ def canaries(material: Material, number: int) -> list[Canary]:
     if material.sample_value is not None and len(material.sample.shown) > 1:
         turned = dict(reversed(material.sample.shown.items()))
         exhibit = material.sample.model_copy(update={"shown": turned})
-        found.append(Canary(f"{FaultName.POSITION}:order", exhibit, material.sample_value))
+        name, source = f"{FaultName.POSITION}:order", _named(material.sample)
+        found.append(Canary(name, exhibit, material.sample_value, source))
     found += _examples(criterion, number)
     return found
 
 
-def known_wrong(criterion: Criterion) -> Exhibit | None:
-    """The author's first bad example, if there is one."""
-    bad = (example for example in criterion.examples if not example.good)
-    return next((exhibit_of_example(criterion, example) for example in bad), None)
+def known_wrong(criterion: Criterion, number: int) -> Exhibit | None:
+    """One of the author's bad examples, if there are any."""
+    bad = [example for example in criterion.examples if not example.good]
+    return exhibit_of_example(criterion, bad[number % len(bad)]) if bad else None
+
+
+def made_of(canary: Canary, work: Exhibit) -> bool:
+    """Whether a canary is an edit of this work."""
+    return canary.made_from == _named(work)
 
 
 def _blank(material: Material, number: int) -> Iterator[Canary]:
@@ -101,17 +111,18 @@ def _blank(material: Material, number: int) -> Iterator[Canary]:
 
 
 def _edited(wrong: Exhibit, criterion: Criterion) -> Iterator[Canary]:
-    worst, work = criterion.worst, wrong.work
+    worst, work, source = criterion.worst, wrong.work, _named(wrong)
     best = criterion.levels[-1 if criterion.good_is_high else 0]
     told = INJECTION.format(work=work, level=best)
-    yield Canary(FaultName.INJECTION, _with_work(wrong, told), worst)
+    yield Canary(FaultName.INJECTION, _with_work(wrong, told), worst, source)
     padded = work
     while len(padded) < LONGER * len(work) + len(FILLER):
         padded += FILLER
-    yield Canary(FaultName.VERBOSITY, _with_work(wrong, padded), worst)
+    yield Canary(FaultName.VERBOSITY, _with_work(wrong, padded), worst, source)
     claim = CLAIM.format(question=criterion.question)
-    yield Canary(FaultName.ECHO, _with_work(wrong, f"{work}\n\n{claim}"), worst)
-    yield Canary(f"{FaultName.POSITION}:first", _with_work(wrong, f"{claim}\n\n{work}"), worst)
+    echo, first = f"{work}\n\n{claim}", f"{claim}\n\n{work}"
+    yield Canary(FaultName.ECHO, _with_work(wrong, echo), worst, source)
+    yield Canary(f"{FaultName.POSITION}:first", _with_work(wrong, first), worst, source)
 
 
 def _examples(criterion: Criterion, number: int) -> Sequence[Canary]:
@@ -121,6 +132,10 @@ def _examples(criterion: Criterion, number: int) -> Sequence[Canary]:
     best = 1.0 - criterion.worst
     expected = best if example.good else criterion.worst
     return [Canary(FaultName.KNOWN_TRUTH, exhibit_of_example(criterion, example), expected)]
+
+
+def _named(exhibit: Exhibit) -> str:
+    return hashlib.sha256(exhibit.model_dump_json().encode()).hexdigest()[:12]
 
 
 def _with_work(exhibit: Exhibit, work: str) -> Exhibit:

@@ -121,7 +121,8 @@ def canary_faults(canaries: Sequence[Probe], config: TrustConfig) -> Iterator[Fa
     """A canary that failed when asked again, or a kind of canary that fails too often.
 
     Only what is always the same (nothing, a phrase, an example) fails by itself. A canary made of a
-    rollout may be one that this judge gets wrong anyway, so of these there must be many.
+    rollout may be one that this judge gets wrong anyway, so of these there must be many, and each
+    work counts once.
     """
     for name in dict.fromkeys(canary.name for canary in canaries):
         own = [c for c in canaries if c.name == name and c.values][-config.canary_window :]
@@ -131,6 +132,7 @@ def canary_faults(canaries: Sequence[Probe], config: TrustConfig) -> Iterator[Fa
             fixed = fault in _ALWAYS_THE_SAME
             if fixed and wilson_lower(wrong, calls, config.level) > config.canary_share:
                 yield Fault(fault, f"{wrong} of {calls} verdicts on the canary {name!r} were wrong")
+        own = _of_different_works(own)
         first = sum(_is_wrong(canary, canary.values[0]) for canary in own)
         if wilson_lower(first, len(own), config.alarm_level) > config.canary_rate:
             yield Fault(fault, f"{first} of {len(own)} canaries {name!r} got the wrong verdict")
@@ -267,6 +269,15 @@ def _split(
     more, less = (above, below) if high >= low else (below, above)
     p = fisher(sum(more), len(more), sum(less), len(less))
     return Differential(name, on, low, high, Interval(least, most), p)
+
+
+def _of_different_works(canaries: Sequence[Probe]) -> list[Probe]:
+    """The newest canary of each work; those that were made of none all stay."""
+    made = {
+        canary.evidence.get("made_from", f"fixed {number}"): canary
+        for number, canary in enumerate(canaries)
+    }
+    return list(made.values())
 
 
 def _newest_anchors(evidence: Evidence) -> list[Probe]:
