@@ -82,9 +82,25 @@ def _task(
 
 
 def _worth_asking(database: Path, sql: str) -> bool:
-    """Whether the result is more than nothing: no rows, a lone null or a lone 0 can be guessed."""
+    """Whether the result is more than nothing, and takes the whole question to find.
+
+    No rows, a lone null or a lone 0 can be guessed. A condition that changes nothing need not be
+    read: an agent that leaves it out would be paid for it.
+    """
     rows = query(database, sql).rows
-    return bool(rows) and rows not in ([[None]], [[0]])
+    if not rows or rows in ([[None]], [[0]]):
+        return False
+    return all(query(database, shorter).rows != rows for shorter in _without_a_condition(sql))
+
+
+def _without_a_condition(sql: str) -> list[str]:
+    """`sql` without one of the conditions that `and` joins at its end, each in turn."""
+    head, _, tail = sql.rpartition(" where ")
+    conditions = tail.split(" and ")
+    if len(conditions) < 2 or re.search(r"\b(between|group|order|limit)\b|\)", tail):
+        return []
+    others = (conditions[:n] + conditions[n + 1 :] for n in range(len(conditions)))
+    return [f"{head} where {' and '.join(kept)}" for kept in others]
 
 
 def normalised(text: str) -> str:
