@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tradewind.ledger.trust import Judge
+from tradewind.rewards.trust.config import TrustConfig
+from tradewind.rewards.trust.faults import find_faults
+from tradewind.rewards.trust.reading import read_evidence
 from tradewind.run.judged import judged_chart, judged_figures, read_curves
 from tradewind.types import Score, UserError
 from tradewind.types.trust import Label, Pause, Probe, Standing, TrustState
@@ -101,6 +104,25 @@ def test_probes_come_back_in_their_order(play):
     assert [p.name for p in play.ledger.probes("tone", "v1")] == ["n0", "n1", "n2"]
     assert [p.name for p in play.ledger.probes("tone", "v1", newest=2)] == ["n1", "n2"]
     assert play.ledger.probes("tone", "v1")[0].values == (1.0, 0.0)
+
+
+def test_a_gap_that_grew_over_a_long_run_is_still_seen(play):
+    """Held-out pairs are rare: they must not fall out of sight behind canaries and verdicts."""
+    meet(play)
+    made = {"signal": "tone", "version": "v1", "expected": 1.0}
+    for number in range(180):
+        said = 1.0 if number < 60 else 0.0  # the other judge does not see the rise
+        task = {"evidence": {"task": f"t{number % 30}"}, "name": "other"}
+        pair = {**made, **task, "kind": "heldout", "values": (said,), "at": float(number)}
+        play.ledger.add_probe(Probe(**pair))
+    with play.ledger.together():
+        for number in range(1100):
+            asked = {"kind": "canary", "name": "empty", "values": (1.0,), "at": 200.0 + number}
+            play.ledger.add_probe(Probe(**made, **asked))
+    (judge,) = play.ledger.judges()
+    evidence = read_evidence(play.ledger, judge)
+    assert len(evidence.pairs) == 180
+    assert [f.name.value for f in find_faults(evidence, TrustConfig())] == ["heldout_gap"]
 
 
 def test_a_pause_has_one_cause_and_ends_once(play):

@@ -148,7 +148,7 @@ class Prober:
         if number % self._config.anchor_every == 0 and number >= self._config.anchors:
             self._ask_anchor(asker, watched)
         if watched.heldout is not None and self._share(asker, "heldout", config.name):
-            asker.compare(exhibit, own.value, watched.heldout)
+            asker.compare(exhibit, own.value, watched.heldout, episode.task.task_id)
 
     def close(self) -> None:
         """Give the held-out judges back."""
@@ -230,11 +230,11 @@ class _Asker:
         if values:
             self._write(ProbeKind.ANCHOR, rollout_id, values, value)
 
-    def compare(self, exhibit: Exhibit, value: float, heldout: JudgeSignal) -> None:
+    def compare(self, exhibit: Exhibit, value: float, heldout: JudgeSignal, task: str) -> None:
         """The same exhibit for another judge."""
         said = heldout.ask(exhibit)
         if said is not None:
-            self._write(ProbeKind.HELDOUT, heldout.version, [said], value)
+            self._write(ProbeKind.HELDOUT, heldout.version, [said], value, {"task": task})
 
     def _values(self, exhibit: Exhibit, times: int) -> list[float]:
         said = [self.signal.ask(exhibit) for _ in range(times)]

@@ -21,7 +21,7 @@ from tradewind.ledger.tables import (
 from tradewind.types.errors import UserError
 from tradewind.types.ids import RolloutId
 from tradewind.types.record import Json, Record
-from tradewind.types.trust import Label, Probe, Standing, TrustState
+from tradewind.types.trust import Label, Probe, ProbeKind, Standing, TrustState
 
 
 class Judge(Record):
@@ -146,19 +146,19 @@ class Trust(Database):
         with self.write() as conn:
             conn.execute(insert(probes).values(probe.model_dump(mode="json")))
 
-    def probes(self, signal: str, version: str, newest: int = 2000) -> list[Probe]:
-        """The newest probes of one judge, oldest first."""
-        query = (
-            select(probes)
-            .where(probes.c.signal == signal, probes.c.version == version)
-            .order_by(probes.c.number.desc())
-            .limit(newest)
-        )
+    def probes(self, signal: str, version: str, newest: int = 1000) -> list[Probe]:
+        """The newest probes of one judge, so many of each kind, oldest first."""
+        query = select(probes).where(probes.c.signal == signal, probes.c.version == version)
+        newer = query.order_by(probes.c.number.desc()).limit(newest)
         with self.read() as conn:
-            rows = conn.execute(query).mappings().all()
+            rows = [
+                row
+                for kind in ProbeKind
+                for row in conn.execute(newer.where(probes.c.kind == kind.value)).mappings()
+            ]
+        rows.sort(key=lambda row: int(row["number"]))
         return [
-            Probe.model_validate({k: v for k, v in row.items() if k != "number"})
-            for row in reversed(rows)
+            Probe.model_validate({k: v for k, v in row.items() if k != "number"}) for row in rows
         ]
 
     def judged(
@@ -167,7 +167,7 @@ class Trust(Database):
         version: str,
         truth: str | None = None,
         *,
-        newest: int = 4000,
+        newest: int = 1500,
         only: Sequence[RolloutId] | None = None,
     ) -> list[JudgedRollout]:
         """The newest verdicts of one judge, oldest first; `truth` names a deterministic signal.

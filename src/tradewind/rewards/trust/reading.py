@@ -20,15 +20,13 @@ def read_evidence(ledger: Ledger, judge: Judge) -> Evidence:
     free = [_free_label(found) for found in judged if found.truth is not None]
     said = _said_by_people({found.rollout_id: found for found in labelled}, given)
     probes = ledger.probes(signal, version)
-    tasks = {found.rollout_id: found.task_id for found in judged}
     return Evidence(
         labels=sorted([x for x in [*free, *said] if x is not None], key=lambda x: x.at),
         probes=probes,
         pairs=[
-            HeldoutPair(tasks[p.rollout_id], p.expected, p.values[0], p.at)
+            HeldoutPair(p.evidence["task"], p.expected, p.values[0], p.at)
             for p in probes
             if p.kind is ProbeKind.HELDOUT and p.values and p.expected is not None
-            if p.rollout_id in tasks
         ],
         # A null without evidence is not the judge's: the rollout was not gradable.
         asked=[(f.at, f.value is None) for f in judged if f.value is not None or f.evidence],
