@@ -28,7 +28,7 @@ from tradewind.run.reward_file import read_reward
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
 
-Reward = Annotated[Path, typer.Option(metavar="FILE", help="A recipe, or a file with [[signals]].")]
+Reward = Annotated[Path, typer.Option(metavar="FILE", help="A recipe, or a reward file.")]
 Folder = Annotated[
     Path | None,
     typer.Option("--in", metavar="DIR", help="Where its relative paths begin; its folder."),
