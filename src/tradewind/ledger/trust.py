@@ -172,13 +172,13 @@ class Trust(Database):
     ) -> list[JudgedRollout]:
         """The newest verdicts of one judge, oldest first; `truth` names a deterministic signal.
 
-        With `only`, those of these rollouts, whatever their age.
+        With `only`, all of these rollouts, whatever their age.
         """
         query = _judged(signal, version, truth)
         if only is not None:
             query = query.where(scores.c.rollout_id.in_(only))
         with self.read() as conn:
-            rows = conn.execute(query.limit(newest)).all()
+            rows = conn.execute(query.limit(newest if only is None else None)).all()
         return [
             JudgedRollout(
                 rollout_id=row.rollout_id,
