@@ -44,9 +44,9 @@ class TrustWatch:
             self._heed(alarm, now)
         self._rung = {alarm.name: alarm.sentence for alarm in alarms}
 
-    def factors(self) -> dict[str, float]:
-        """The factor on each judged signal's weight, for groups that close now."""
-        found = self._ledger.trust_factors()
+    def factors(self) -> dict[tuple[str, str], float]:
+        """The factor on each judge's weight by signal and version, for groups that close now."""
+        found = self._ledger.factors_by_version()
         return dict.fromkeys(found, 1.0) if self._config.trust.off else found
 
     def _window(self) -> Window:

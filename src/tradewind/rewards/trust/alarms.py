@@ -53,8 +53,9 @@ class AlarmConfig(Config):
     level: float = Field(default=0.999, gt=0.5, lt=1)
     """Confidence of the bounds that an alarm compares."""
     nulls: Action = Action.PAUSE
-    """At `null_stop`; at `null_warn` it warns. What the platform lost (`infra_error`: a worker died,
-    pools were away) only warns: it comes in bursts, nobody earns by it, and it is tried again."""
+    """At `null_stop`; at `null_warn` it warns. What the platform lost (`infra_error`: a worker
+    died, pools were away) only warns: it comes in bursts, nobody earns by it, and it is tried
+    again."""
     null_warn: float = Field(default=0.05, ge=0, lt=1)
     """Share of null rollouts."""
     null_stop: float = Field(default=0.15, ge=0, lt=1)
