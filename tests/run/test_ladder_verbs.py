@@ -64,6 +64,13 @@ def test_rank_without_anything_to_measure_on_is_a_sentence(place):
         call(*argv)
 
 
+def test_the_reward_beside_a_taskset_need_not_be_named(place):
+    assert "right: use" in call("rank", place / "tasks.jsonl")
+    (place / "reward.toml").unlink()
+    with pytest.raises(UserError, match=r"what the reward .* --reward FILE"):
+        call("rank", place / "tasks.jsonl")
+
+
 def test_labels_of_another_run_are_a_sentence(place):
     (place / "labels.jsonl").write_text('{"rollout_id": "g9-r9", "label": 1}\n')
     argv = ["rank", place / "tasks.jsonl", "--reward", place / "reward.toml"]
