@@ -88,7 +88,7 @@ def test_an_endless_query_is_graded_zero_by_its_steps_not_by_the_clock(database)
 
 
 def test_a_query_that_outlives_the_deadline_twice_is_graded_zero_and_the_next_one_is_fine(database):
-    reward = ResultSet(ResultSetOptions(database=database, max_steps=10**12, deadline_s=0.5))
+    reward = ResultSet(ResultSetOptions(database=database, max_steps=10**12, deadline_s=0.2))
     verdict = reward.score(episode(ENDLESS))
     assert verdict.value == 0.0 and "no answer within" in verdict.cause
     assert value(reward, BY_CITY) == 1.0

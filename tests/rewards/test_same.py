@@ -25,7 +25,7 @@ values = st.recursive(
 )
 
 
-@settings(derandomize=True)
+@settings(derandomize=True, max_examples=50)
 @given(values)
 def test_plain_values_come_back_as_they_were(value):
     assert same(value, decode(json.loads(json.dumps(encode(value)))))

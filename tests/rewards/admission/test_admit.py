@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -84,12 +85,14 @@ def found(taskset: Path, tasks: list[Task], name: str, **options: object) -> dic
     return {a.task_id: [failure.rule for failure in a.failures] for a in done.admissions}
 
 
+FULL = os.environ.get("TRADEWIND_FULL") == "1"
+
 FOUR = [task(n, answer) for n, answer in enumerate(("Oslo 17", "Rome 4", "Lima 99", "Cairo 8"))]
 
 
 def test_the_quickstarts_own_tasks_are_admitted_but_for_those_with_an_idle_condition(tmp_path):
     build.build(tmp_path, seed=7)
-    tasks = load_tasks(tmp_path / "tasks.jsonl")
+    tasks = load_tasks(tmp_path / "tasks.jsonl")[:: 1 if FULL else 3]
     options = {"database": str(tmp_path / "orderdesk.sqlite"), "max_steps": 1_000_000}
     rows = Composition(signals=(SignalConfig(use="resultset", options=options),))
     done = admit(tmp_path / "tasks.jsonl", tasks, rows, AdmissionOptions())
@@ -97,7 +100,8 @@ def test_the_quickstarts_own_tasks_are_admitted_but_for_those_with_an_idle_condi
     assert len(done.refused) <= 0.01 * len(tasks)
     assert {failure.rule for a in done.refused for failure in a.failures} <= {"mutants"}
     tried = sum(admission.mutants for admission in done.admissions)
-    assert sum(admission.rejected for admission in done.admissions) > 0.9 * tried > 2000
+    rejected = sum(admission.rejected for admission in done.admissions)
+    assert rejected > 0.9 * tried > (2000 if FULL else 600)
 
 
 def test_a_sound_verifier_admits_and_says_what_it_looked_at(taskset):

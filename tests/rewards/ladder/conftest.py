@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.rewards.admission.mutants import mutants
 from tradewind.rewards.compose import compose
-from tradewind.rewards.config import Composition, SignalConfig
+from tradewind.rewards.config import SignalConfig
 from tradewind.types import Completion, Outcome, Task, Turn, TurnState, VersionSpan, turn_id
 
 GROUPS, SIZE = 10, 4
@@ -92,33 +94,50 @@ def answer(task: Task, draw: random.Random) -> str:
     return str(draw.choice(mutants({"sql": sql}, 8)).artefacts["sql"])
 
 
+@pytest.fixture(scope="session")
+def once(desk: Desk, tmp_path_factory) -> Callable[[int], Path]:
+    """The folder of a run of so many groups, played and graded when first asked for."""
+
+    @functools.cache
+    def folder(groups: int) -> Path:
+        found: Path = tmp_path_factory.mktemp("played")
+        _play(desk, found / "ledger.sqlite", groups).close()
+        return found
+
+    return folder
+
+
 @pytest.fixture
-def played(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
-    """Play and grade a run by some composition; its ledger, closed groups and all."""
+def played(once: Callable[[int], Path], tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
+    """A run's ledger of one's own, closed groups and all."""
     opened: list[Ledger] = []
 
-    def play(composition: Composition | None = None, groups: int = GROUPS) -> Ledger:
-        ledger = Ledger.open(tmp_path / "ledger.sqlite")
-        opened.append(ledger)
-        ledger.create_run({"run_id": "desk", "seed": 7})
-        ledger.add_tasks(desk.tasks)
-        signals = (desk.rows,) if composition is None else composition.signals
-        grader = Grader(GraderConfig(signals=signals), ledger)
-        draw = random.Random(5)
-        for _ in range(groups):
-            ledger.open_training_group(SIZE)
-            for _ in range(SIZE):
-                _rollout(ledger, {task.task_id: task for task in desk.tasks}, draw)
-            with ThreadPoolExecutor(2) as threads:
-                while grader.grade_some(threads):
-                    pass
-            ledger.close_ready(compose, group_mean)
-        grader.close()
-        return ledger
+    def copied(groups: int = GROUPS) -> Ledger:
+        shutil.copytree(once(groups), tmp_path, dirs_exist_ok=True)
+        opened.append(Ledger.open(tmp_path / "ledger.sqlite"))
+        return opened[-1]
 
-    yield play
+    yield copied
     for ledger in opened:
         ledger.close()
+
+
+def _play(desk: Desk, path: Path, groups: int) -> Ledger:
+    ledger = Ledger.open(path)
+    ledger.create_run({"run_id": "desk", "seed": 7})
+    ledger.add_tasks(desk.tasks)
+    grader = Grader(GraderConfig(signals=(desk.rows,)), ledger)
+    draw = random.Random(5)
+    for _ in range(groups):
+        ledger.open_training_group(SIZE)
+        for _ in range(SIZE):
+            _rollout(ledger, {task.task_id: task for task in desk.tasks}, draw)
+        with ThreadPoolExecutor(2) as threads:
+            while grader.grade_some(threads):
+                pass
+        ledger.close_ready(compose, group_mean)
+    grader.close()
+    return ledger
 
 
 def _rollout(ledger: Ledger, tasks: dict[str, Task], draw: random.Random) -> None:

@@ -50,7 +50,7 @@ _RETURNS = {
         "deep",
         "that who reads it runs out of stack",
     ),
-    "a huge answer": ("", "'x' * (1 << 24)", "that who reads it runs out of memory"),
+    "a huge answer": ("", "'x' * (1 << 23)", "that who reads it runs out of memory"),
     "raises": ("", "[].pop()", "that an error is taken for a verdict"),
     "stops iteration": (
         "",
