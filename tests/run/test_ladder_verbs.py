@@ -64,11 +64,31 @@ def test_rank_without_anything_to_measure_on_is_a_sentence(place):
         call(*argv)
 
 
+def test_the_reward_beside_a_taskset_need_not_be_named(place):
+    assert "right: use" in call("rank", place / "tasks.jsonl")
+    (place / "reward.toml").unlink()
+    with pytest.raises(UserError, match=r"what the reward .* --reward FILE"):
+        call("rank", place / "tasks.jsonl")
+
+
 def test_labels_of_another_run_are_a_sentence(place):
     (place / "labels.jsonl").write_text('{"rollout_id": "g9-r9", "label": 1}\n')
     argv = ["rank", place / "tasks.jsonl", "--reward", place / "reward.toml"]
     with pytest.raises(UserError, match="none of the 1 labelled rollouts is among those"):
         call(*argv, "--labels", place / "labels.jsonl")
+
+
+def test_a_run_that_is_named_from_where_one_stands_is_found_from_the_rewards_folder(
+    place, tmp_path_factory, monkeypatch
+):
+    """`rank` and `rescore` work in the folder of the reward; the run is where the person is."""
+    here = tmp_path_factory.mktemp("elsewhere")
+    (here / "runs" / "mine").mkdir(parents=True)
+    make_ledger(here / "runs" / "mine" / "ledger.sqlite").close()
+    monkeypatch.chdir(here)
+    argv = ["--reward", place / "reward.toml"]
+    assert "right: use" in call("rank", place / "tasks.jsonl", *argv, "--run", "runs/mine")
+    assert "scored again by reward" in call("rescore", "runs/mine", *argv)
 
 
 def test_rescore_without_a_reward_that_anybody_named_is_a_sentence(place):

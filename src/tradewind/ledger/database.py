@@ -312,10 +312,13 @@ def put(conn: Connection, table: Table, key: Mapping[str, Any], values: Mapping[
 
 
 def _address(url: str | Path) -> str:
-    """A path as the URL of SQLite; PostgreSQL by psycopg 3 unless the URL names another driver."""
+    """A path as the URL of SQLite; PostgreSQL by psycopg 3 unless the URL names another driver.
+
+    Absolute, for a connection that is made after a change of folder must find the same file.
+    """
     scheme, found, rest = str(url).partition("://")
     if not found:
-        return f"sqlite:///{url}"
+        return f"sqlite:///{Path(url).absolute()}"
     return f"postgresql+psycopg://{rest}" if scheme in ("postgresql", "postgres") else str(url)
 
 

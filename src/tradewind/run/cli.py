@@ -26,6 +26,15 @@ from tradewind.types import TradewindError, UserError
 
 USER_ERROR, FAILED, INTERRUPTED = 2, 1, 130
 
+RUN, REWARDS, RECORDS, CUSTOMERS, PROCESSES = (
+    "A run",
+    "What is rewarded, and who says so",
+    "Records and weights",
+    "Environments and customers",
+    "One process, where you want it",
+)
+"""Panels of `tradewind --help`, in the order in which one needs them."""
+
 app = typer.Typer(
     help="Train a language-model agent inside the product it will live in.",
     no_args_is_help=True,
@@ -38,7 +47,7 @@ Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run fol
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def run(  # noqa: PLR0913  one parameter per option
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file.")],
     overrides: Annotated[
@@ -79,7 +88,7 @@ def run(  # noqa: PLR0913  one parameter per option
         _print_summary(workspace)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def status(folder: RunFolder, as_json: AsJson = False) -> None:
     """Say what each process of a run does, and who waits for whom since when."""
     workspace = _workspace(folder)
@@ -95,7 +104,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
         Console().print(status_table(snapshot))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def report(folder: RunFolder, as_json: AsJson = False) -> None:
     """Write results.json and report.html again and print the table."""
     workspace = _workspace(folder)
@@ -106,20 +115,20 @@ def report(folder: RunFolder, as_json: AsJson = False) -> None:
         _print_summary(workspace)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def version() -> None:
     """Print the version."""
     print(tradewind.__version__)
 
 
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(weights.app, name="weights")
-app.add_typer(tenants.app, name="tenants")
-app.add_typer(env.app, name="env")
-app.add_typer(trust.app, name="trust")
-app.add_typer(criteria.app, name="criteria")
-app.add_typer(tasks.app, name="tasks")
-app.add_typer(rewards.app, name="rewards")
+app.add_typer(rewards.app, name="rewards", rich_help_panel=REWARDS)
+app.add_typer(tasks.app, name="tasks", rich_help_panel=REWARDS)
+app.add_typer(criteria.app, name="criteria", rich_help_panel=REWARDS)
+app.add_typer(trust.app, name="trust", rich_help_panel=REWARDS)
+app.add_typer(ledger.app, name="ledger", rich_help_panel=RECORDS)
+app.add_typer(weights.app, name="weights", rich_help_panel=RECORDS)
+app.add_typer(env.app, name="env", rich_help_panel=CUSTOMERS)
+app.add_typer(tenants.app, name="tenants", rich_help_panel=CUSTOMERS)
 
 
 def _delegate(part: str, summary: str, module: str | None = None) -> None:
@@ -131,7 +140,8 @@ def _delegate(part: str, summary: str, module: str | None = None) -> None:
 
     start.__doc__ = summary
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
-    app.command(part, context_settings={**settings, "help_option_names": []})(start)
+    context = {**settings, "help_option_names": []}
+    app.command(part, context_settings=context, rich_help_panel=PROCESSES)(start)
 
 
 for _part, _summary in {

@@ -24,11 +24,14 @@ from tradewind.rewards.ladder.subject import Subject
 from tradewind.run.ladder_shown import rank_table, show_rescoring
 from tradewind.run.ladder_subjects import Wanted, subjects_of
 from tradewind.run.ledger import ledgers_of
-from tradewind.run.reward_file import read_reward
+from tradewind.run.reward_file import read_reward, reward_beside
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
 
-Reward = Annotated[Path, typer.Option(metavar="FILE", help="A recipe, or a file with [[signals]].")]
+Reward = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A recipe or reward file; reward.toml beside it."),
+]
 Folder = Annotated[
     Path | None,
     typer.Option("--in", metavar="DIR", help="Where its relative paths begin; its folder."),
@@ -39,7 +42,7 @@ Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or a le
 
 def rank(  # noqa: PLR0913  one parameter per option
     taskset: Annotated[Path, typer.Argument(metavar="TASKSET", help="JSON lines, a task each.")],
-    reward: Reward,
+    reward: Reward = None,
     run: Annotated[
         str | None, typer.Option(metavar="RUN", help="Measure on its stored rollouts too.")
     ] = None,
@@ -59,6 +62,7 @@ def rank(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Measure every signal of a reward and print the ladder, most verifiable first."""
     known = load_tasks(taskset)
+    reward = reward_beside(taskset, reward)
     composition = read_reward(reward, taskset.parent).composition
     options = LadderOptions.with_options(None, {"pass_rate": pass_rate})
     said = read_labels(labels) if labels is not None else {}

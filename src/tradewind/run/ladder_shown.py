@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -24,17 +24,20 @@ def rank_table(
     options: LadderOptions,
     answers: Mapping[str, int],
 ) -> None:
-    """The ladder, what each column is, and the thresholds."""
+    """The ladder, what was measured about each signal, and the thresholds."""
     table = Table(title=f"signals of {taskset}, most verifiable first", title_style="bold")
-    table.add_column("signal")
-    table.add_column("kind")
-    for head in ("same again", "agreement", "kappa / AC1", "base rate", "groups", "usable"):
-        table.add_column(head, justify="right")
-    for head in ("s / score", "attacks"):
-        table.add_column(head, justify="right")
-    table.add_column("verdict")
+    for head in ("signal", "kind", "verdict"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("usable", justify="right", no_wrap=True)
+    table.add_column("measured")
     for rung in rungs:
-        table.add_row(*_cells(rung))
+        table.add_row(
+            rung.name,
+            str(rung.kind),
+            f"[{COLOURS[rung.verdict]}]{rung.verdict}[/]",
+            "" if rung.usable is None else f"{rung.usable:.2f}\nat {rung.rate:.0%}",
+            "\n".join(_measured(rung)),
+        )
     console.print(table)
     for rung in rungs:
         verdict = Text(f"{rung.name}: {rung.verdict}. ", style=COLOURS[rung.verdict])
@@ -51,28 +54,27 @@ def rank_table(
     )
 
 
-def _cells(rung: Rung) -> list[str]:
-    agreement = _share(rung.agreement)
-    if rung.low is not None and rung.high is not None:
-        agreement += f" ({rung.low:.0%} to {rung.high:.0%})"
+def _measured(rung: Rung) -> Iterator[str]:
+    """A line for each thing that was measured; what could not be is left out."""
+    if rung.determinism is not None:
+        yield f"{rung.determinism:.0%} of repeats agree"
+    if rung.agreement is not None:
+        between = ""
+        if rung.low is not None and rung.high is not None:
+            between = f" ({rung.low:.0%} to {rung.high:.0%})"
+        yield f"agreement {rung.agreement:.0%}{between}"
+        yield (
+            f"kappa {_number(rung.kappa)}, AC1 {_number(rung.ac1)}, base rate "
+            f"{_share(rung.base_rate)}"
+        )
+    if rung.spread is not None:
+        right = "" if rung.concordance is None else f", {rung.concordance:.0%} in the right order"
+        yield f"tells {rung.spread:.0%} of {rung.groups} groups apart{right}"
     cost = "" if rung.tokens is None else f", {rung.tokens:.0f} tokens"
     cost += f", ${rung.usd:.5f}" if rung.usd else ""
-    spread = "" if rung.spread is None else f"{rung.spread:.0%} of {rung.groups}"
-    if rung.concordance is not None:
-        spread += f", {rung.concordance:.0%} right"
-    return [
-        rung.name,
-        str(rung.kind),
-        _share(rung.determinism),
-        agreement,
-        f"{_number(rung.kappa)} / {_number(rung.ac1)}",
-        _share(rung.base_rate),
-        spread,
-        "" if rung.usable is None else f"{rung.usable:.2f} at {rung.rate:.0%}",
-        f"{rung.seconds:.4f}{cost}",
-        f"{rung.survived} of {rung.attacks}",
-        f"[{COLOURS[rung.verdict]}]{rung.verdict}[/]",
-    ]
+    yield f"{rung.seconds:.4f} s a score{cost}"
+    if rung.attacks:
+        yield f"{rung.survived} of {rung.attacks} known attacks survived"
 
 
 def _sentence(rung: Rung) -> str:

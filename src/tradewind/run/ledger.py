@@ -87,8 +87,8 @@ def ledgers_of(run: str) -> list[str]:
     if "://" in run:
         return [without_password(run)]
     if Path(run).is_file():
-        return [run]
-    workspace = Workspace(Path(run))
+        return [str(Path(run).absolute())]
+    workspace = Workspace(Path(run).absolute())
     found = [w.ledger for w in (workspace, workspace.control) if w.has_ledger]
     if not found:
         raise UserError(

@@ -20,6 +20,8 @@ from tradewind.run.recipe import fill_places
 from tradewind.run.sentences import recipe_error
 from tradewind.types import UserError
 
+BESIDE = "reward.toml"
+"""What a taskset's reward is called if it lies beside it."""
 FIX = "give a recipe with [[grader.signals]], or a file with [[signals]]"
 
 
@@ -53,6 +55,18 @@ def read_reward(file: Path, data: Path) -> RewardFile:
         )
     except ValidationError as error:
         raise recipe_error(error, Composition, str(file)) from error
+
+
+def reward_beside(taskset: Path, named: Path | None) -> Path:
+    """The named reward file, or the one that lies beside the taskset; raises `UserError`."""
+    beside = taskset.parent / BESIDE
+    if named is None and not beside.is_file():
+        raise UserError(
+            "nothing says what the reward of this taskset is made of",
+            value=str(taskset),
+            fix=f"give --reward FILE (a recipe will do), or write {beside}",
+        )
+    return named or beside
 
 
 def _read_tree(file: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tradewind.envs.taskset import load_tasks
 from tradewind.rewards.admission.admit import Admitted, admit
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.admission.record import Admission, register_file
-from tradewind.run.reward_file import read_reward
+from tradewind.run.reward_file import read_reward, reward_beside
 from tradewind.types import Task
 
 REFUSED = 1
@@ -48,8 +48,9 @@ def tasks() -> None:
 def admit_tasks(  # noqa: PLR0913  one parameter per option
     taskset: Annotated[Path, typer.Argument(metavar="TASKSET", help="JSON lines, a task each.")],
     reward: Annotated[
-        Path, typer.Option(metavar="FILE", help="A recipe, or a file with [[signals]].")
-    ],
+        Path | None,
+        typer.Option(metavar="FILE", help="A recipe or reward file; reward.toml beside it."),
+    ] = None,
     folder: Annotated[
         Path | None,
         typer.Option("--in", metavar="DIR", help="Where its relative paths begin; its folder."),
@@ -72,6 +73,7 @@ def admit_tasks(  # noqa: PLR0913  one parameter per option
     What was found is kept beside the taskset; a task that did not change since is not tried again.
     """
     known = load_tasks(taskset)
+    reward = reward_beside(taskset, reward)
     said = read_reward(reward, taskset.parent)
     options = _options(
         said.tasks.admission,
