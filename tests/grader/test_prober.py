@@ -222,3 +222,11 @@ def test_truth_of_a_signal_that_is_not_there_is_refused(world):
         world(honest, truth={"right": "verifier"}),
     ):
         pass
+
+
+@pytest.mark.parametrize("probes", [{"truth": {"rigth": "truth"}}, {"heldout": {"rigth": {}}}])
+def test_a_probe_of_no_judge_is_refused_and_not_passed_over(world, probes):
+    """A typing error there would leave a judge without labels, and so without weight, for ever."""
+    said = r"names no judged signal: 'rigth'.*use one of right"
+    with pytest.raises(UserError, match=said), world(honest, **probes):
+        pass

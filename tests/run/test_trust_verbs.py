@@ -7,6 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from tradewind.grader.config import GraderConfig
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.trust import Judge
@@ -14,7 +15,7 @@ from tradewind.rewards.trust.config import TrustConfig
 from tradewind.rewards.trust.decision import begin, decide
 from tradewind.rewards.trust.evidence import Evidence, LabelledVerdict
 from tradewind.run.cli import app
-from tradewind.run.judged import judged_figures, read_curves
+from tradewind.run.judged import judge_notes, judged_figures, read_curves
 from tradewind.types import Outcome, Score, Task, UserError, WeightVersion
 from tradewind.types.trust import LabelSource, Pause, TrustState
 
@@ -125,3 +126,24 @@ def test_the_report_has_a_curve_only_of_judges_that_were_trained_with(run):
     assert read_curves(ledger) == {}
     figures = judged_figures(ledger, {})
     assert figures["judged.tone"] == {"state": "unknown", "factor": 0.0, "faults": []}
+
+
+def told(truth: dict[str, str], role: str = "weighted") -> list[str]:
+    signals = [
+        {"name": "rows", "use": "exact", "role": role},
+        {"name": "tone", "use": "judge"},
+        {"name": "watched", "use": "judge", "role": "monitor"},
+    ]
+    config = {"signals": signals, "probes": {"truth": truth}}
+    return judge_notes(GraderConfig.model_validate(config))
+
+
+def test_a_run_says_at_its_start_how_a_judge_comes_to_its_weight():
+    (alone,) = told({})
+    assert "tone is judged: weight 0 at first" in alone and "tradewind trust label" in alone
+    (with_truth,) = told({"tone": "rows"})
+    assert with_truth.endswith("which grows by the verdicts of rows")
+    (behind,) = told({"tone": "rows"}, role="gate")
+    assert "a closed gate asks no judge, so give rows another role" in behind
+    _, nothing_else = told({"tone": "rows"}, role="monitor")
+    assert "no group is trained before one is trusted" in nothing_else

@@ -92,7 +92,16 @@ class Prober:
         self._guard = threading.Lock()
 
     def check(self, composition: Composition) -> None:
-        """Raises `UserError` if the truth of a judged signal would come from nowhere."""
+        """Raises `UserError` if no judge would be probed, or its truth would come from nowhere."""
+        asked = [signal.name for signal in composition.signals if signal.judged]
+        for option in ("truth", "heldout"):
+            for name in getattr(self._config, option):
+                if name not in asked:
+                    raise UserError(
+                        f"[grader.probes] {option} names no judged signal",
+                        value=name,
+                        fix=f"use one of {', '.join(asked)}" if asked else "leave it out",
+                    )
         names = {signal.name for signal in composition.signals if not signal.judged}
         for judged, truth in self._config.truth.items():
             if truth not in names:
