@@ -8,6 +8,7 @@ import pytest
 
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.rounds import Rounds
+from tradewind.controller.trust import TrustWatch
 from tradewind.controller.waits import waits
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
@@ -57,9 +58,8 @@ class Desk:
         self.ledger.set_meta("training_open", True)
         alarms = {"every_s": 0.0, **settings.pop("alarms", {})}
         config = {"group_size": 4, "groups_per_step": 1, "max_staleness": 0, "alarms": alarms}
-        self.rounds = Rounds(
-            ControllerConfig.model_validate({**config, **settings}), self.ledger, time.time
-        )
+        self.config = ControllerConfig.model_validate({**config, **settings})
+        self.rounds = Rounds(self.config, self.ledger, time.time)
 
     def meet(self, name: str, version: str = "1", minimum: str = "probation") -> None:
         judge = {"signal": name, "version": version, "minimum": minimum, "truth": "truth"}
@@ -212,6 +212,27 @@ def test_judges_that_nobody_knows_yet_do_not_pause(desk):
     d.rounds.round()
     assert d.ledger.standing("bad", "1").state is TrustState.QUARANTINED
     assert d.ledger.paused() is None
+
+
+def test_one_that_fell_and_left_the_reward_does_not_pause_its_successor(desk):
+    """Another judge is in use, and no grader has said yet who it is: it may earn its trust."""
+    d = desk({"bad": 1.0})
+    signals = {"signals": [{"name": "other", "use": "judge"}]}
+    used = Composition.model_validate(signals)
+    d.ledger.use_composition(used.version, used.model_dump(mode="json"))
+    d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
+    d.rounds.round()
+    assert d.ledger.standing("bad", "1").state is TrustState.QUARANTINED
+    assert d.ledger.paused() is None
+
+
+def test_a_clock_that_was_set_back_does_not_blind_the_watch(desk):
+    d = desk({"bad": 1.0}, alarms={"every_s": 5.0})
+    watch = TrustWatch(d.config, d.ledger)
+    watch.look(time.time() + 3600.0)
+    d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
+    watch.look(time.time())
+    assert d.ledger.standing("bad", "1").state is TrustState.QUARANTINED
 
 
 def test_many_nulls_pause_and_say_which(desk):

@@ -215,6 +215,44 @@ def test_a_component_added_while_a_run_goes_begins_with_a_whole_group(grader, wo
     assert ledger.composition()[0] == added.version, "a restart does not undo what was added"
 
 
+def test_a_lost_payload_of_one_rollout_does_not_end_the_grader(workspace):
+    """A signal that looks at turns cannot read them: null, and the others are graded."""
+    ledger, good = (
+        Ledger.open(workspace / "ledger.sqlite"),
+        Outcome(status="completed", artefacts={"sql": "select 2"}),
+    )
+    lost = play(ledger, good)
+    for payload in (workspace / "ledger.payloads").rglob("*"):
+        if payload.is_file():
+            payload.write_bytes(b"damaged")
+    whole = play(ledger, good.model_copy(update={"artefacts": {"sql": "select 3"}}))
+    signals = [rows(workspace), {"use": "effort", "role": "penalty", "weight": 0.1}]
+    opened = Grader(GraderConfig.model_validate({"signals": signals}), ledger)
+    with ThreadPoolExecutor(2) as threads:
+        assert opened.grade_some(threads) == 2
+    causes = [score.cause for score in ledger.scores(lost)]
+    assert len(causes) == 2
+    assert all(cause.startswith(f"infra_error: turn {lost}-t0: payload") for cause in causes)
+    assert ledger.scores(whole)[1].value == 0.0
+    assert ledger.refill(max_refills=3) == 1, "another rollout takes its place"
+    opened.close()
+    ledger.close()
+
+
+def test_a_store_that_is_away_ends_the_grader_with_a_sentence(workspace, capsys, monkeypatch):
+    ledger = Ledger.open(workspace / "ledger.sqlite")
+    play(ledger, Outcome(status="completed", artefacts={"sql": "select 2"}))
+    ledger.close()
+    config = workspace / "grader.json"
+    signals = [rows(workspace), {"use": "effort", "role": "penalty", "weight": 0.1}]
+    config.write_text(json.dumps({"signals": signals}))
+    (workspace / "ledger.payloads").rename(workspace / "elsewhere")
+    (workspace / "ledger.payloads").write_text("no folder")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest keeps its own
+    assert main(["--config", str(config), "--workspace", str(workspace)]) == 1
+    assert "token payloads cannot be read" in capsys.readouterr().err
+
+
 def test_wrong_input_is_one_sentence_and_exit_status_2(workspace, capsys):
     assert main(["--workspace", str(workspace)]) == 2
     assert "set options.database" in capsys.readouterr().err

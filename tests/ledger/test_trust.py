@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.ledger.trust import Judge
+from tradewind.algo.advantages import group_mean
+from tradewind.ledger.trust import Judge, factors_of
 from tradewind.rewards.trust.config import TrustConfig
 from tradewind.rewards.trust.faults import find_faults
 from tradewind.rewards.trust.reading import read_evidence
 from tradewind.run.judged import judged_chart, judged_figures, read_curves
-from tradewind.types import Score, UserError
+from tradewind.types import Composed, Score, UserError
 from tradewind.types.trust import Label, Pause, Probe, Standing, TrustState
 
 
@@ -73,6 +74,36 @@ def test_another_version_of_a_judge_has_no_trust_until_it_is_earned(play):
     assert play.ledger.trust_factors() == {"tone": 0.0}
     meet(play, "v1")
     assert play.ledger.trust_factors() == {"tone": 1.0}
+
+
+@pytest.mark.parametrize("version,factor", [("v1", 0.0), ("v2", 1.0), ("v3", 0.0)])
+def test_a_group_is_weighed_by_the_judge_who_read_it_and_not_by_who_judges_now(
+    play, version, factor
+):
+    """A fallen judge's verdicts do not count because its successor is trusted."""
+    play.ledger.record_standing(standing("quarantined", "v1"))
+    play.ledger.record_standing(standing("trusted", "v2"))
+    meet(play, "v2")
+    play.ledger.open_training_group(1)
+    rollout = play.lease().rollout_id
+    play.chat(rollout, 0, 0)
+    play.finish(rollout)
+    said = {"rollout_id": rollout, "value": 1.0}
+    play.ledger.write_scores(rollout, [Score(**said, source="tone", source_version=version)])
+    seen = []
+
+    def keep(composition, graded, trust):
+        seen.append(trust)
+        return Composed(rewards=(1.0,))
+
+    play.ledger.close_ready(keep, group_mean, play.ledger.factors_by_version())
+    assert seen == [{"tone": factor}]
+
+
+def test_a_judge_that_a_closed_gate_spared_keeps_its_factor(play):
+    play.ledger.record_standing(standing("quarantined", "v1"))
+    play.ledger.record_standing(standing("probation", "v2"))
+    assert factors_of([], play.ledger.factors_by_version()) == {"tone": 0.5}
 
 
 def test_verdicts_come_with_the_truth_of_the_same_rollout(play):

@@ -48,3 +48,13 @@ def test_tokens_that_were_sampled_and_those_that_arrived(play):
     play.ledger.deliver_turns([f"{two}-t0"])
     assert play.ledger.newest_delivery(1, 0.0) == Delivery(2, 2)
     play.ledger.close_ready(first_of, group_mean)
+
+
+def test_a_killed_worker_leaves_no_tokens_that_look_undelivered(play):
+    """Its agents died in the middle of their calls; a share of the window would pause the run."""
+    play.ledger.open_training_group(1)
+    dead = play.lease().rollout_id
+    play.chat(dead, 0, 0)
+    play.ledger.expire(play.now + 1000.0)
+    assert [found.kind for found in play.ledger.newest_nulls(9, 0.0)] == ["infra_error"]
+    assert play.ledger.newest_delivery(9, 0.0) == Delivery(0, 0)

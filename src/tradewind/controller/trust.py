@@ -32,7 +32,7 @@ class TrustWatch:
 
     def look(self, now: float) -> None:
         """Decide and ring, unless the last look was a moment ago."""
-        if now - self._looked_at < self._config.alarms.every_s:
+        if 0 <= now - self._looked_at < self._config.alarms.every_s:  # a clock may be set back
             return
         self._looked_at = now
         for standing in update_standings(self._ledger, self._config.trust, now):
@@ -44,9 +44,9 @@ class TrustWatch:
             self._heed(alarm, now)
         self._rung = {alarm.name: alarm.sentence for alarm in alarms}
 
-    def factors(self) -> dict[str, float]:
-        """The factor on each judged signal's weight, for groups that close now."""
-        found = self._ledger.trust_factors()
+    def factors(self) -> dict[tuple[str, str], float]:
+        """The factor on each judge's weight by signal and version, for groups that close now."""
+        found = self._ledger.factors_by_version()
         return dict.fromkeys(found, 1.0) if self._config.trust.off else found
 
     def _window(self) -> Window:
@@ -78,14 +78,14 @@ class TrustWatch:
         if used is None:
             return None
         composition = Composition.model_validate(used[1])
-        standings = self._standings()
+        judged = [signal.name for signal in composition.signals if signal.judged]
         fallen = {
             name: found
-            for name, found in standings.items()
-            if found.state is TrustState.QUARANTINED and found.at > since
+            for name, found in self._standings().items()
+            if found.state is TrustState.QUARANTINED and found.at > since and name in judged
         }
         # One that nobody knows yet may still earn its trust: that takes rollouts.
-        hoped_for = {name: float(name not in fallen) for name in standings}
+        hoped_for = {name: float(name not in fallen) for name in judged}
         if not fallen or not nothing_left(composition, hoped_for):
             return None
         why = ", ".join(f"{name} ({'; '.join(f.reasons)})" for name, f in fallen.items())

@@ -36,6 +36,7 @@ from tradewind.grader.grading import episode_of, grade
 from tradewind.grader.later import pause_s, waits_for
 from tradewind.grader.prober import Prober
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.payloads import LostPayload
 from tradewind.ledger.place import ledger_of
 from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import is_null
@@ -43,9 +44,11 @@ from tradewind.rewards.config import Composition
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.sandbox.measure import measure
 from tradewind.types.beat import Beat
-from tradewind.types.errors import LedgerAway, UserError
+from tradewind.types.errors import LedgerAway, Stalled, UserError
 from tradewind.types.ids import RolloutId
+from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.score import Score
+from tradewind.types.turn import Turn
 
 log = logging.getLogger("grader")
 
@@ -64,6 +67,8 @@ class Grader:
         self._config, self._ledger = config, ledger
         self._owner = f"grader@{socket.gethostname()}:{os.getpid()}"
         self._panels: dict[str | None, list[Panel]] = {}
+        self._met: str | None = None
+        """The composition whose judges were made known as those who judge from here on."""
         self._prober = Prober(config.probes, ledger)
         self._prober.check(config.composition)
         self._slots = list(range(config.parallel))
@@ -82,6 +87,7 @@ class Grader:
         ledger.use_composition(
             config.composition.version, config.composition.model_dump(mode="json"), again=False
         )
+        self._say_who_judges()
 
     def run(self) -> None:
         """Claim, grade, write, until `stop`."""
@@ -95,7 +101,8 @@ class Grader:
                 else:
                     self._stopping.wait(self._config.poll_s)
             while self._running:
-                self.settle()
+                self._hold_claims()
+                self.settle(self._config.poll_s)
 
     def start_some(self, threads: ThreadPoolExecutor) -> int:
         """Begin with what is finished, one rollout per free slot; how many were begun.
@@ -107,6 +114,8 @@ class Grader:
         claimed = self._ledger.claim_finished(
             self._owner, len(self._slots), time.time(), self._config.claim_ttl_s
         )
+        if claimed:
+            self._say_who_judges()
         for finished in claimed:
             panels = self._panels_of(finished.composition)
             slot = self._slots.pop()
@@ -154,14 +163,23 @@ class Grader:
             for _ in range(self._config.parallel):
                 panels.append(Panel(composition))
             for config, judge in panels[0].judges:
-                self._prober.meet(config, judge)
+                self._prober.watch(config, judge)
         except UserError:
             self.close()
             raise
 
+    def _say_who_judges(self) -> None:
+        """Make the judges of the composition in use known. Groups that keep an older one, and a
+        recipe that was replaced while the run went, change nothing about who judges now.
+        """
+        used = self._ledger.composition()
+        if used is not None and used[0] != self._met:
+            for config, judge in self._panels_of(used[0])[0].judges:
+                self._prober.meet(config, judge)
+            self._met = used[0]
+
     def _grade(self, finished: FinishedRollout, panel: Panel) -> None:
-        turns = tuple(self._ledger.turns(finished.rollout_id)) if panel.needs_turns else ()
-        scores = grade(finished, panel, self._config.attempts, turns)
+        scores, turns = self._scores(finished, panel)
         if self._put_off(finished, panel, scores):
             return
         null = is_null(panel.composition, scores)
@@ -184,6 +202,20 @@ class Grader:
         causes = "; ".join(f"{score.source}: {score.cause}" for score in missing)
         log.warning("%s is judged again in %g s: %s", finished.rollout_id, pause, causes)
         return True
+
+    def _scores(
+        self, finished: FinishedRollout, panel: Panel
+    ) -> tuple[list[Score], tuple[Turn, ...]]:
+        """The scores, and the turns that signals have looked at; nulls if those are lost.
+
+        Without its tokens the rollout could not be trained either; another takes its place.
+        """
+        rollout = finished.rollout_id
+        try:
+            turns = tuple(self._ledger.turns(rollout)) if panel.needs_turns else ()
+        except LostPayload as error:
+            return panel.nulls(rollout, f"{OutcomeStatus.INFRA_ERROR}: {error}"), ()
+        return grade(finished, panel, self._config.attempts, turns), turns
 
     def _hold_claims(self) -> None:
         """Renew the claims of what takes long, so that nobody grades it a second time."""
@@ -233,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, measure())
     try:
         grader.run()
-    except LedgerAway as error:  # a new life reads what came of it
+    except (LedgerAway, Stalled, UserError) as error:  # a new life reads what came of it
         print(error, file=sys.stderr)
         return 1
     finally:

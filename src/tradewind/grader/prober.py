@@ -92,17 +92,17 @@ class Prober:
         self._guard = threading.Lock()
 
     def check(self, composition: Composition) -> None:
-        """Raises `UserError` if no judge would be probed, or its truth would come from nowhere."""
-        asked = [signal.name for signal in composition.signals if signal.judged]
-        for option in ("truth", "heldout"):
-            for name in getattr(self._config, option):
-                if name not in asked:
-                    raise UserError(
-                        f"[grader.probes] {option} names no judged signal",
-                        value=name,
-                        fix=f"use one of {', '.join(asked)}" if asked else "leave it out",
-                    )
+        """Raises `UserError` if the truth of a judged signal would come from nowhere, or if what
+        is named is no judged signal.
+        """
         names = {signal.name for signal in composition.signals if not signal.judged}
+        judges = {signal.name for signal in composition.signals if signal.judged}
+        for unknown in sorted({*self._config.truth, *self._config.heldout} - judges):
+            raise UserError(
+                "[grader.probes] names a signal that no judge of the composition decides",
+                value=unknown,
+                fix=f"name one of these: {', '.join(sorted(judges)) or 'there is none'}",
+            )
         for judged, truth in self._config.truth.items():
             if truth not in names:
                 raise UserError(
@@ -112,7 +112,7 @@ class Prober:
                 )
 
     def meet(self, config: SignalConfig, signal: JudgeSignal) -> None:
-        """From here on this is who judges; raises `UserError` for options that do not work."""
+        """From here on this is who judges."""
         criterion = signal.criterion
         self._ledger.meet_judge(
             Judge(
@@ -123,6 +123,9 @@ class Prober:
                 about=signal.about(),
             )
         )
+
+    def watch(self, config: SignalConfig, signal: JudgeSignal) -> None:
+        """Be ready to probe it; raises `UserError` for options that do not work."""
         key = (config.name, signal.version)
         if key in self._watched:
             return

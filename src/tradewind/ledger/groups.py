@@ -23,6 +23,7 @@ from tradewind.ledger.rollouts import LIVE, PRIORITY, cancel_rollouts
 from tradewind.ledger.scores import scores_of_group
 from tradewind.ledger.short import goes_on, last_of, null_causes, short_of_rollouts, shrink
 from tradewind.ledger.tables import credits, groups, rollouts, turns, versions
+from tradewind.ledger.trust import factors_of
 from tradewind.types.composed import Composed
 from tradewind.types.group import Group, GroupState, Purpose
 from tradewind.types.ids import GroupId, RolloutId, group_id, rollout_id
@@ -130,13 +131,14 @@ class Groups(Database):
         self,
         compose: Compose,
         advantages: Advantages,
-        trust: Mapping[str, float] | None = None,
+        trust: Mapping[tuple[str, str], float] | None = None,
         max_caught: int = 3,
     ) -> list[GroupId]:
         """Close each open group whose `size` rollouts all have a reward; write its credit.
 
         An evaluation group becomes EVALUATED; a training group CLOSED, for the trainer. Each group
-        closes in one transaction with its credit, so a closed group never lacks it. One that may
+        closes in one transaction with its credit, so a closed group never lacks it. `trust` is the
+        factor of each judge by signal and version (`factors_by_version`). A group that may
         not be trained (`Composed.rejected`) is rejected, and its task queued again; a task with
         `max_caught` groups that a tripwire caught is set aside (`aside.py`).
         """
@@ -163,7 +165,8 @@ class Groups(Database):
                 return False
             graded = scores_of_group(conn, group)
             data = composition_data(conn, row.composition)
-            composed = make.compose(data, list(graded.values()), make.trust)
+            trust = factors_of(graded.values(), make.trust)
+            composed = make.compose(data, list(graded.values()), trust)
             rewards, evaluated = composed.rewards, row.purpose == Purpose.EVAL.value
             # Who is caught in an evaluation has failed it; nothing of it would be trained anyway.
             if composed.rejected and not (evaluated and rewards):
@@ -183,7 +186,7 @@ class _Maker(NamedTuple):
 
     compose: Compose
     advantages: Advantages
-    trust: Mapping[str, float]
+    trust: Mapping[tuple[str, str], float]
     max_caught: int
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy import Connection, Select, func, insert, select, update
 
 from tradewind.ledger.database import AnyRow, Database, insert_new, put
 from tradewind.ledger.events import note
@@ -21,6 +22,7 @@ from tradewind.ledger.tables import (
 from tradewind.types.errors import UserError
 from tradewind.types.ids import RolloutId
 from tradewind.types.record import Json, Record
+from tradewind.types.score import Score
 from tradewind.types.trust import Label, Probe, ProbeKind, Standing, TrustState
 
 
@@ -73,6 +75,22 @@ class Trust(Database):
             rows = conn.execute(select(judges.c.signal, judges.c.version)).all()
             found = {row.signal: _newest(conn, row.signal, row.version) for row in rows}
         return {signal: 0.0 if one is None else one.factor for signal, one in found.items()}
+
+    def factors_by_version(self) -> dict[tuple[str, str], float]:
+        """The factor of every judge that anything was decided about, also of those that only older
+        groups keep; the latest decided last.
+        """
+        newest = select(func.max(standings.c.number)).group_by(
+            standings.c.signal, standings.c.version
+        )
+        query = (
+            select(standings.c.signal, standings.c.version, standings.c.now)
+            .where(standings.c.number.in_(newest))
+            .order_by(standings.c.number)
+        )
+        with self.read() as conn:
+            rows = conn.execute(query).all()
+        return {(row.signal, row.version): float(row.now["factor"]) for row in rows}
 
     def standing(self, signal: str, version: str) -> Standing | None:
         """Where a judge stands, with the evidence as last seen; None if nothing was decided."""
@@ -172,13 +190,13 @@ class Trust(Database):
     ) -> list[JudgedRollout]:
         """The newest verdicts of one judge, oldest first; `truth` names a deterministic signal.
 
-        With `only`, those of these rollouts, whatever their age.
+        With `only`, all of these rollouts, whatever their age.
         """
         query = _judged(signal, version, truth)
         if only is not None:
             query = query.where(scores.c.rollout_id.in_(only))
         with self.read() as conn:
-            rows = conn.execute(query.limit(newest)).all()
+            rows = conn.execute(query.limit(newest if only is None else None)).all()
         return [
             JudgedRollout(
                 rollout_id=row.rollout_id,
@@ -191,6 +209,20 @@ class Trust(Database):
             )
             for row in reversed(rows)
         ]
+
+
+def factors_of(
+    graded: Iterable[Sequence[Score]], factors: Mapping[tuple[str, str], float]
+) -> dict[str, float]:
+    """The factor of each signal in a group: that of the judge who gave its verdicts, whoever judges
+    now; the least one if there were several, 0 for one that nothing is known of. A judge that was
+    asked nothing has the factor that was decided last under its name.
+    """
+    asked: dict[str, float] = {}
+    for score in chain.from_iterable(graded):
+        own = factors.get((score.source, score.source_version), 0.0)
+        asked[score.source] = min(own, asked.get(score.source, own))
+    return {**{signal: factor for (signal, _), factor in factors.items()}, **asked}
 
 
 def _judged(signal: str, version: str, truth: str | None) -> Select[*tuple[object, ...]]:

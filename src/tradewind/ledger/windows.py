@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from tradewind.ledger.database import Database, put
 from tradewind.ledger.events import note
@@ -13,6 +13,7 @@ from tradewind.ledger.run import read_meta
 from tradewind.ledger.tables import credits, groups, outcomes, rollouts, run, scores, turns
 from tradewind.types.group import GroupState, Purpose
 from tradewind.types.ids import GroupId, RolloutId
+from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.record import Json
 from tradewind.types.trust import Pause
 
@@ -79,18 +80,19 @@ class Windows(Database):
 
     def newest_groups(self, n: int, since: float) -> list[RewardedGroup]:
         """The newest `n` training groups that closed after `since`, oldest first."""
+        newest = (
+            select(groups.c.group_id, groups.c.task_id)
+            .where(
+                groups.c.purpose == Purpose.TRAIN.value,
+                groups.c.state.in_([GroupState.CLOSED.value, GroupState.CONSUMED.value]),
+                groups.c.closed_at > since,
+            )
+            .order_by(groups.c.number.desc())
+            .limit(n)
+        )
         with self.read() as conn:
-            rows = conn.execute(
-                select(groups.c.group_id, groups.c.task_id)
-                .where(
-                    groups.c.purpose == Purpose.TRAIN.value,
-                    groups.c.state.in_([GroupState.CLOSED.value, GroupState.CONSUMED.value]),
-                    groups.c.closed_at > since,
-                )
-                .order_by(groups.c.number.desc())
-                .limit(n)
-            ).all()
-            members = _members(conn, [row.group_id for row in rows])
+            rows = conn.execute(newest).all()
+            members = _members(conn, newest.with_only_columns(groups.c.group_id))
         return [
             RewardedGroup(row.group_id, row.task_id, tuple(members[row.group_id]))
             for row in reversed(rows)
@@ -156,11 +158,15 @@ class Windows(Database):
         ]
 
     def newest_delivery(self, n: int, since: float) -> Delivery:
-        """Tokens of the newest `n` rollouts that ended after `since` and were graded."""
+        """Tokens of the newest `n` rollouts that ended after `since` and were graded.
+
+        Without those that the platform lost: where a worker died, nobody was left to deliver to.
+        """
         newest = (
             select(rollouts.c.rollout_id)
             .join(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
             .where(rollouts.c.state == "graded", outcomes.c.at > since)
+            .where(outcomes.c.status != OutcomeStatus.INFRA_ERROR.value)
             .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
             .limit(n)
         )
@@ -221,7 +227,7 @@ def _watched(rollout: RolloutId, reward: float, evidence: Json) -> WatchedRollou
     )
 
 
-def _members(conn: Connection, ids: list[GroupId]) -> dict[GroupId, list[RewardedRollout]]:
+def _members(conn: Connection, ids: Select[GroupId]) -> dict[GroupId, list[RewardedRollout]]:
     sampled = (
         select(
             turns.c.rollout_id,

@@ -57,6 +57,26 @@ def test_nulls_warn_and_then_pause_with_their_classes():
     assert "60 of the last 200 rollouts were null (60 grader_error)" in alarm.sentence
 
 
+def lost(count: int) -> list[GradedNull]:
+    return [GradedNull(True, "infra_error")] * count
+
+
+def test_a_killed_worker_with_many_leases_warns_and_does_not_pause_the_run():
+    """Its 64 rollouts are a third of the window at once; all of them are played again."""
+    window = Window(nulls=[*nulls(2, 136), *lost(64)])
+    (alarm,) = ring(window, CONFIG)
+    assert alarm.action is Action.WARN
+    assert "66 of the last 200 rollouts were null (64 infra_error, 2 gr" in alarm.sentence
+    assert rung(Window(nulls=lost(200))) == {"nulls": Action.WARN}
+
+
+def test_what_the_platform_loses_does_not_hide_an_environment_that_breaks():
+    (alarm,) = ring(Window(nulls=[*nulls(20, 50), *lost(150)]), CONFIG)
+    assert alarm.action is Action.PAUSE
+    assert "20 of the last 50 rollouts were null (20 grader_error)" in alarm.sentence
+    assert rung(Window(nulls=[*nulls(20, 39), *lost(161)])) == {"nulls": Action.WARN}
+
+
 def test_what_is_off_does_not_ring():
     off = AlarmConfig(nulls=Action.OFF)
     assert rung(Window(nulls=nulls(60, 200)), off) == {}

@@ -27,6 +27,13 @@ def test_full_reward_without_a_tool_call_is_a_sample_to_look_at():
     )
 
 
+def test_a_penalty_on_effort_does_not_hide_who_earned_everything_without_work():
+    """With `effort` as a penalty nobody's reward is 1."""
+    assert rung(*(watched(n, 0.97) for n in range(8)), watched(8, 0.99, 0))["idle"]
+    assert rung(watched(1, 0.95, 3, "caches"))["touched"]
+    assert rung(watched(1, 0.85, 3, "caches")) == {}
+
+
 def test_where_most_do_without_tools_nobody_is_suspected():
     assert rung(*(watched(n, 1.0, 0) for n in range(8)), watched(9)) == {}
     assert rung(*(watched(n, 1.0, None) for n in range(8))) == {}

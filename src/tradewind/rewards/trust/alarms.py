@@ -1,6 +1,6 @@
 """Alarms over the newest groups: pure functions from windows to what is to be done.
 
-    nulls      too many rollouts cannot be graded
+    nulls      too many rollouts cannot be graded; what the platform lost warns, and never pauses
     jump       the mean reward leaps from one step to the next: a discovery, or an exploit
     length     inside groups the longer answers win, more and more
     short      full reward for unusually little: a sample for people to look at
@@ -27,6 +27,7 @@ from pydantic import Field
 from tradewind.ledger.windows import Delivery, GradedNull, RewardedGroup, WatchedRollout
 from tradewind.rewards.trust.statistics import spearman_within, wilson_lower
 from tradewind.types.config import Config
+from tradewind.types.outcome import OutcomeStatus
 
 _MAD_TO_SIGMA = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
@@ -52,11 +53,13 @@ class AlarmConfig(Config):
     level: float = Field(default=0.999, gt=0.5, lt=1)
     """Confidence of the bounds that an alarm compares."""
     nulls: Action = Action.PAUSE
-    """At `null_stop`; at `null_warn` it warns."""
+    """At `null_stop`; at `null_warn` it warns. What the platform lost (`infra_error`: a worker
+    died, pools were away) only warns: it comes in bursts, nobody earns by it, and it is tried
+    again."""
     null_warn: float = Field(default=0.05, ge=0, lt=1)
     """Share of null rollouts."""
     null_stop: float = Field(default=0.15, ge=0, lt=1)
-    """Share of null rollouts."""
+    """Share of null rollouts among those that the platform did not lose."""
     null_window: int = Field(default=200, ge=10)
     """Graded rollouts that are looked at."""
     null_least: int = Field(default=40, ge=1)
@@ -75,6 +78,8 @@ class AlarmConfig(Config):
     """Mean rank correlation of tokens and reward inside groups."""
     length_growth: float = Field(default=1.5, gt=1)
     """How much longer answers must have become, between the older half and the newer."""
+    full_reward: float = Field(default=0.9, gt=0)
+    """From this reward on a rollout has earned everything; below 1, since penalties come off."""
     short: Action = Action.WARN
     """What is done about full reward for unusually little."""
     short_share: float = Field(default=0.25, gt=0, lt=1)
@@ -139,19 +144,24 @@ def ring(window: Window, config: AlarmConfig) -> list[Alarm]:
 
 
 def _nulls(graded: Sequence[GradedNull], config: AlarmConfig) -> Iterator[Alarm]:
-    nulls = [found for found in graded if found.null]
-    bound = wilson_lower(len(nulls), len(graded), config.level)
-    if len(graded) < config.null_least or bound <= config.null_warn:
-        return
-    kinds = Counter(found.kind for found in nulls)
+    kept = [found for found in graded if found.kind != OutcomeStatus.INFRA_ERROR]
+    pause = _too_many_nulls(kept, config, config.nulls, config.null_stop)
+    warning = min(config.nulls, Action.WARN, key=_severity)
+    found = pause or _too_many_nulls(graded, config, warning, config.null_warn)
+    if found is not None:
+        yield found
+
+
+def _too_many_nulls(
+    graded: Sequence[GradedNull], config: AlarmConfig, action: Action, allowed: float
+) -> Alarm | None:
+    kinds = Counter(found.kind for found in graded if found.null)
+    bound = wilson_lower(kinds.total(), len(graded), config.level)
+    if len(graded) < config.null_least or bound <= allowed:
+        return None
     classes = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
-    stops = bound > config.null_stop
-    yield Alarm(
-        "nulls",
-        config.nulls if stops else min(config.nulls, Action.WARN, key=_severity),
-        f"{len(nulls)} of the last {len(graded)} rollouts were null ({classes}); surely more than "
-        f"{bound:.0%}, allowed is {config.null_stop if stops else config.null_warn:.0%}",
-    )
+    said = f"{kinds.total()} of the last {len(graded)} rollouts were null ({classes})"
+    return Alarm("nulls", action, f"{said}; surely more than {bound:.0%}, allowed is {allowed:.0%}")
 
 
 def _jump(window: Window, config: AlarmConfig) -> Iterator[Alarm]:
@@ -209,7 +219,7 @@ def _short(groups: Sequence[RewardedGroup], config: AlarmConfig) -> Iterator[Ala
     if not members:
         return
     least = config.short_share * median(r.tokens for r in members)
-    found = [r.rollout_id for r in members if r.reward >= 1 and r.tokens < least]
+    found = [r.rollout_id for r in members if r.reward >= config.full_reward and r.tokens < least]
     if found:
         yield Alarm(
             "short",
@@ -224,13 +234,13 @@ def _idle(watched: Sequence[WatchedRollout], config: AlarmConfig) -> Iterator[Al
     # Where most do without tools, doing without is no sign of anything.
     if not counted or median(r.acts or 0 for r in counted) < 1:
         return
-    found = [r.rollout_id for r in counted if r.acts == 0 and r.reward >= 1]
+    found = [r.rollout_id for r in counted if r.acts == 0 and r.reward >= config.full_reward]
     if found:
         yield _to_review("idle", config.idle, found, "earned everything without one tool call")
 
 
 def _touched(watched: Sequence[WatchedRollout], config: AlarmConfig) -> Iterator[Alarm]:
-    found = [r for r in watched if r.touched and r.reward >= 1]
+    found = [r for r in watched if r.touched and r.reward >= config.full_reward]
     if found:
         kinds = Counter(kind for r in found for kind in r.touched)
         named = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
