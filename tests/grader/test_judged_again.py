@@ -125,7 +125,8 @@ def test_a_judge_that_was_away_for_a_while_costs_no_second_rollout(world) -> Non
         assert {name: score.value for name, score in scores.items()} == {"right": 1.0, "c": 1.0}
         assert w.ledger.refill(8) == 0
         assert w.ledger.counts().rollouts == {"graded": 1}
-        assert len(w.ledger.close_ready(compose, group_mean, {"c": 1.0})) == 1
+        trust = {("c", scores["c"].source_version): 1.0}
+        assert len(w.ledger.close_ready(compose, group_mean, trust)) == 1
         (told,) = w.told("signal.put_off")
         assert told.startswith("judge_overloaded")
         assert judge.calls >= 3, "two in vain, then the verdict"
