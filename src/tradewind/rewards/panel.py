@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from tradewind.types.score import Score
 from tradewind.types.task import Task
 
 Clock = Callable[[], float]
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 """How often a signal may fail on an episode before its score is null."""
@@ -129,6 +132,9 @@ def verdict_of(signal: Signal, episode: Episode, attempts: int = ATTEMPTS) -> Ve
             return signal.score(episode)
         except VerifierFailed as error:
             why = str(error)
+        except Exception as error:  # boundary: one rollout never ends the grader
+            log.exception("the signal failed on %s", episode.rollout_id)
+            why = f"{type(error).__name__}: {error}"
     return Verdict(value=None, cause=f"grader_error: failed {attempts} times, {why}")
 
 
