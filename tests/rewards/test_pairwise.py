@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from common.scripted_judge import Fault, Script, reply
-from judging import Bench, bench, criterion, exhibit
+from judge_bench import Bench, bench, criterion, exhibit
 
 from tradewind.rewards.criteria.criterion import Rubric
 from tradewind.rewards.judges.failure import JudgeFailed

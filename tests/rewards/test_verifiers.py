@@ -216,7 +216,7 @@ def test_a_schema_that_points_elsewhere_is_the_tasks_fault(use):
 
 def test_a_library_that_is_not_installed_is_a_sentence(monkeypatch):
     monkeypatch.setattr(library.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs a package.*pip install math-verify"):
+    with pytest.raises(UserError, match=r"needs a package.*pip install 'tradewind\[verify\]'"):
         opened("math")
 
 

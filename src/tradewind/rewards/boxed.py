@@ -19,6 +19,8 @@ from tradewind.types.record import Json
 T = TypeVar("T")
 _PATIENCE = 2.0
 """A helper's deadline is never the first to pass."""
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading a forged answer can raise: numbers beyond all floats, nesting beyond the stack."""
 Ask = Callable[[Json], Json]
 """One question to the child, within what is left of the attempt's time; raises `NoAnswer`."""
 
@@ -79,7 +81,7 @@ class Boxed:
 
         try:
             return attempt(ask)
-        except (KeyError, TypeError, ValueError) as error:
+        except UNREADABLE as error:
             raise NoAnswer("the process answered with something that is no answer") from error
         finally:
             self._process.kill()

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tradewind.rewards.boxed import Ask, Boxed
+from tradewind.rewards.boxed import UNREADABLE, Ask, Boxed
 from tradewind.rewards.options import BoxOptions
 from tradewind.rewards.reference import (
     BadReference,
@@ -98,7 +98,7 @@ class FunctionReference(NumberReference):
 class PythonFunction:
     """Implements `Signal`."""
 
-    version = "1"
+    version = "2"
     kind = Kind.EXECUTABLE
     needs_turns = False
 
@@ -157,8 +157,8 @@ class PythonFunction:
             said = self._asker.ask({"test": test, "entry": entry}, seconds)
             while "call" in said:
                 said = self._asker.ask(_plain_answer(ask({"call": said["call"]})), seconds)
-        except NoAnswer:
-            self._asker.kill()
+        except (NoAnswer, *UNREADABLE):
+            self._asker.kill()  # it still waits for an answer, and would take the next test for it
             raise
         calls = said["calls"]
         if "failed" in said:

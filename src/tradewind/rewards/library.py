@@ -23,13 +23,23 @@ class Library:
     """The code is trusted and what it reads is not: parsers can be made to run forever. So it has
     a process of its own that lives on from verdict to verdict, and limits."""
 
-    def __init__(self, use: str, options: ProcessOptions, script: str, distribution: str) -> None:
-        """Raises `UserError` if the library is not installed."""
+    def __init__(
+        self,
+        use: str,
+        options: ProcessOptions,
+        script: str,
+        distribution: str,
+        wanted: str | None = None,
+    ) -> None:
+        """`wanted` is what to install if it is not `distribution` itself.
+
+        Raises `UserError` if the library is not installed.
+        """
         if importlib.util.find_spec(distribution.replace("-", "_")) is None:
             raise UserError(
                 f"verifier {use!r} needs a package that is not installed",
                 value=distribution,
-                fix=f"pip install {distribution}",
+                fix=f"pip install {wanted or distribution}",
             )
         self.version = importlib.metadata.version(distribution)
         """Of the library: another one may decide otherwise."""

@@ -66,7 +66,7 @@ class NumericReference(NumberReference):
     @field_validator("answer", mode="before")
     @classmethod
     def _is_a_number(cls, value: Any) -> Any:
-        if type(value) not in (int, float) or not math.isfinite(value):
+        if type(value) not in (int, float) or not _is_finite(value):
             raise ValueError("must be a finite number")
         return value
 
@@ -150,10 +150,18 @@ def read_number(value: Any) -> int | float | None:
     if type(value) is str and len(value) <= _LONGEST and _NUMBER.fullmatch(value.strip()):
         text = value.strip()
         value = int(text) if text.lstrip("+-").isdigit() else float(text)
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if type(value) not in (int, float) or not _is_finite(value):
         return None
     number: int | float = value
     return number
+
+
+def _is_finite(value: float) -> bool:
+    """Also not for whole numbers beyond every float, with which one cannot compute."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _equal(expected: float, got: float) -> bool:

@@ -40,7 +40,9 @@ class Math:
     def __init__(self, options: MathOptions) -> None:
         """Raises `UserError` if math-verify is not installed."""
         self._options = options
-        self._library = Library("math", options, "math_check.py", "math-verify")
+        self._library = Library(
+            "math", options, "math_check.py", "math-verify", "'tradewind[verify]'"
+        )
         self.version = f"1-math-verify-{self._library.version}"
 
     def score(self, episode: Episode) -> Verdict:

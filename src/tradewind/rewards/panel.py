@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,8 @@ from tradewind.types.turn import Turn
 Clock = Callable[[], float]
 ReadTurns = Callable[[RolloutId], Sequence[Turn]]
 """`Ledger.turns`."""
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 """How often a signal may fail on an episode before its score is null."""
@@ -142,6 +145,9 @@ def verdict_of(signal: Signal, episode: Episode, attempts: int = ATTEMPTS) -> Ve
             return signal.score(episode)
         except VerifierFailed as error:
             why = str(error)
+        except Exception as error:  # boundary: one rollout never ends the grader
+            log.exception("the signal failed on %s", episode.rollout_id)
+            why = f"{type(error).__name__}: {error}"
     return Verdict(value=None, cause=f"grader_error: failed {attempts} times, {why}")
 
 

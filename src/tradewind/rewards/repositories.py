@@ -97,7 +97,7 @@ class Repository:
                 value="pytest",
                 fix="pip install pytest",
             ) from error
-        self.version = f"1-pytest-{pytest.__version__}"
+        self.version = f"2-pytest-{pytest.__version__}"
         self._options = options
         self._product = Boxed("pytest", options, "product.py", level)
         self._tests = Boxed(

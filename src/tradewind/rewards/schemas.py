@@ -14,6 +14,7 @@ from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.reference import BadReference, Reference
 from tradewind.rewards.sandbox.fair import PolicysFault
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.strictjson import read_json
 from tradewind.types.episode import Episode
 from tradewind.types.record import Json
 from tradewind.types.task import Task
@@ -51,8 +52,10 @@ class JsonSchema:
     def __init__(self, options: SchemaOptions) -> None:
         """Raises `UserError` if jsonschema is not installed."""
         self._options = options
-        self._library = Library("json-schema", options, "schema_check.py", "jsonschema")
-        self.version = f"1-jsonschema-{self._library.version}"
+        self._library = Library(
+            "json-schema", options, "schema_check.py", "jsonschema", "'tradewind[verify]'"
+        )
+        self.version = f"2-jsonschema-{self._library.version}"
 
     def score(self, episode: Episode) -> Verdict:
         """1.0 if the answer fits the schema, else 0.0 with the first thing that does not."""
@@ -60,7 +63,7 @@ class JsonSchema:
         if answer is None:
             return Verdict(value=0.0, cause=f"no {self._options.artefact!r} was reported")
         try:
-            instance = json.loads(answer, parse_constant=_refuse) if _is_text(answer) else answer
+            instance = read_json(answer if isinstance(answer, str) else json.dumps(answer))
         except (ValueError, RecursionError) as error:
             return Verdict(value=0.0, cause=f"it is not JSON ({error})"[:300])
         try:
@@ -93,11 +96,3 @@ class JsonSchema:
     def close(self) -> None:
         """End the child."""
         self._library.close()
-
-
-def _is_text(answer: Any) -> bool:
-    return isinstance(answer, str)
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")

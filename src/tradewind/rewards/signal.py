@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from tradewind.rewards.storable import storable
 from tradewind.types.episode import Episode
 from tradewind.types.record import Json, Record
 from tradewind.types.task import Task
@@ -41,6 +42,11 @@ class Verdict(Record):
     """For people; required if the value is None."""
     evidence: Json = Field(default_factory=dict)
     """Plain data that lets somebody else check the verdict: quotes, counts, hashes."""
+
+    @field_validator("cause", "evidence", mode="before")
+    @classmethod
+    def _can_be_stored(cls, told: Any) -> Any:
+        return storable(told)
 
     @model_validator(mode="after")
     def _finite_or_explained(self) -> Verdict:

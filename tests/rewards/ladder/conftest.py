@@ -83,9 +83,11 @@ def desk(tmp_path_factory) -> Desk:
 
 
 def answer(task: Task, draw: random.Random) -> str:
-    """The right query or one with a small error, half and half."""
-    sql = task.reference["sql"]
-    if draw.random() < 0.5:
+    """The right query or one with a small error, half and half; a tenth in words of its own."""
+    sql, chance = task.reference["sql"], draw.random()
+    if chance < 0.1:
+        return f"select * from ({sql})"
+    if chance < 0.5:
         return str(sql)
     return str(draw.choice(mutants({"sql": sql}, 8)).artefacts["sql"])
 
@@ -102,7 +104,7 @@ def played(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
         ledger.add_tasks(desk.tasks)
         signals = (desk.rows,) if composition is None else composition.signals
         grader = Grader(GraderConfig(signals=signals), ledger)
-        draw = random.Random(5)
+        draw = random.Random(1)
         for _ in range(groups):
             ledger.open_training_group(SIZE)
             for _ in range(SIZE):

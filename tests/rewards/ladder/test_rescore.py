@@ -43,7 +43,7 @@ def test_a_stricter_verifier_changes_verdicts_which_are_counted_and_named(desk, 
     pairs = again(ledger, strict)
     found = compare(strict, pairs)
     stored = {r.rollout_id: r for group, _ in pairs for r in group.rollouts}
-    # Right rows by another query: an error that changes nothing on this database.
+    # Right rows by another query.
     lucky = [
         rollout.rollout_id
         for group, _ in pairs

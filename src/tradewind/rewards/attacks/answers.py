@@ -30,6 +30,7 @@ _NUMBERS: dict[str, Any] = {
     "infinity": "inf",
     "too large": "1e999",
     "many digits": "9" * 100_000,
+    "a whole number beyond all floats": "9" * 400,
     "range": "0 to 1000000",
     "uncertain": "0 ± 1000000",
     "own tolerance": {"answer": 0, "abs_tol": 1e9},
@@ -52,6 +53,8 @@ _BOMBS: dict[str, Any] = {
 _JSON: dict[str, Any] = {
     "text for JSON": "not json",
     "NaN": "NaN",
+    "NaN itself": [float("nan")],
+    "half a character": '"\\ud800"',
     "empty object": "{}",
     "empty list": "[]",
     "null": "null",

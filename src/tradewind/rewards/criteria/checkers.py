@@ -13,13 +13,13 @@ The answer is the highest level of the scale where the check holds, else the low
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
 
 from tradewind.rewards.criteria.criterion import Criterion
 from tradewind.rewards.criteria.exhibit import Exhibit
+from tradewind.rewards.strictjson import read_json
 
 MOST_CHARS = 100_000
 """Of work that is searched; longer work fails every check."""
@@ -73,15 +73,17 @@ def _max_words(exhibit: Exhibit, most: str) -> tuple[bool, str]:
 
 def _json(exhibit: Exhibit, _: str) -> tuple[bool, str]:
     try:
-        json.loads(exhibit.work)
+        read_json(exhibit.work)
     except (ValueError, RecursionError) as error:
         return False, f"not JSON ({error})"
     return True, "JSON"
 
 
-def _numbers(text: str) -> list[Decimal]:
-    """As values, so that 1,200.0 and 1200 are the same."""
-    return [Decimal(found.replace(",", "")).normalize() for found in _NUMBER.findall(text)]
+def _numbers(text: str) -> list[str]:
+    """In one way of writing, so that 1,200.0 and 1200 are the same, and no set of them is slow:
+    hashes of numbers can be made to collide."""
+    found = (Decimal(number.replace(",", "")) for number in _NUMBER.findall(text))
+    return [str((number + 0).normalize()) for number in found]
 
 
 CHECKERS: dict[str, Check] = {

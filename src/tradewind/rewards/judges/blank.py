@@ -7,6 +7,8 @@ value 0: it earns nothing and violates nothing.
 
 from __future__ import annotations
 
+import unicodedata
+
 from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.reply import normalise
 
@@ -28,7 +30,10 @@ MASTER_KEYS = (
     "respuesta",
     "lösung",
 )
-"""Case, punctuation and white space around them do not matter."""
+"""Case, punctuation and white space around them do not matter, nor what nobody can see."""
+
+_FILLERS = "\u115f\u1160\u3164\uffa0"
+"""Letters by their class, and empty to the eye."""
 
 
 def why_blank(exhibit: Exhibit) -> str | None:
@@ -47,7 +52,8 @@ def why_blank(exhibit: Exhibit) -> str | None:
 
 
 def _bare(text: str) -> str:
-    folded = normalise(text).casefold().replace("\u2019", "'")
+    seen = "".join(c for c in text if c not in _FILLERS and unicodedata.category(c) != "Cf")
+    folded = normalise(seen).casefold().replace("\u2019", "'")
     first = next((i for i, c in enumerate(folded) if c.isalnum()), len(folded))
     last = next((i for i, c in enumerate(reversed(folded)) if c.isalnum()), 0)
     return folded[first : len(folded) - last]

@@ -10,6 +10,7 @@ for that user, and no user namespace is needed. Otherwise bwrap makes a user nam
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -120,6 +121,10 @@ class Box:
             *_scratch(SCRATCH, size),
             *_system(),
             *(word for path in self._paths(script) for word in _bind(path)),
+            *(word for path in self._hidden() for word in ("--tmpfs", str(path))),
+            *(word for path in self._shown(script) for word in _bind(path)),
+            *(word for path in self._hidden() for word in ("--remount-ro", str(path))),
+            *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--chdir", SCRATCH),
         ]
 
@@ -130,10 +135,35 @@ class Box:
 
     def _paths(self, script: Path) -> list[Path]:
         """What is bound at its own place: Python, packages, our scripts."""
-        paths = [Path(sys.base_prefix), *self.packages, *self.readable, INSIDE]
-        if script.parent != INSIDE:
-            paths.append(script)
+        paths = [Path(sys.base_prefix), *self._asked_for(script)]
         return [path for path in paths if path.exists() and not path.is_relative_to("/usr")]
+
+    def _asked_for(self, script: Path) -> list[Path]:
+        own = [INSIDE] if script.parent == INSIDE else [INSIDE, script]
+        return [*self.packages, *self.readable, *own]
+
+    def _hidden(self) -> list[Path]:
+        """Folders of packages that would come along with the system and Python: tasks with their
+        answers may be installed there."""
+        return [path for path in _package_folders() if path not in self.packages]
+
+    def _shown(self, script: Path) -> list[Path]:
+        """What lies in such a folder and is asked for all the same."""
+        hidden = self._hidden()
+        return [
+            path
+            for path in self._asked_for(script)
+            if path.exists() and any(path.is_relative_to(folder) for folder in hidden)
+        ]
+
+
+@functools.cache
+def _package_folders() -> tuple[Path, ...]:
+    """Where packages are installed to in what every box can read."""
+    roots = dict.fromkeys((Path("/usr"), Path("/usr/local"), Path(sys.base_prefix)))
+    names = ("site-packages", "dist-packages")
+    found = (f for root in roots for name in names for f in root.glob(f"lib*/python3*/{name}"))
+    return tuple(folder for folder in found if folder.is_dir() and not folder.is_symlink())
 
 
 def installed_packages() -> tuple[Path, ...]:

@@ -7,9 +7,10 @@ group of ours counts memory, the parent looks itself while it waits. Linux only.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_HELD_KIB = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 
 
 def footprint(pid: int) -> int:
@@ -26,11 +27,12 @@ def footprint(pid: int) -> int:
 
 
 def _private(pid: int) -> int:
+    """Anonymous, shared anonymous (which `statm` calls shared) and swapped out."""
     try:
-        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
-    except (OSError, ValueError):  # it ended meanwhile
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # it ended meanwhile
         return 0
-    return (int(resident) - int(shared)) * _PAGE
+    return 1024 * sum(map(int, _HELD_KIB.findall(status)))
 
 
 def children_of(pid: int) -> list[int]:

@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_ENDS_LOOPS = ("StopIteration", "StopAsyncIteration")
+"""Raised through a `map` of the test they would end it, as if every answer had been right."""
+
+
 class CandidateRaised(Exception):
-    """The candidate raised something that is not an exception of Python's own."""
+    """The candidate raised what is no exception of Python's own, or one that would end a loop."""
 
 
 def raised(name: str, message: str) -> Exception:
     """An exception of the same built-in class, so that a test may expect it."""
     kind = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception):
+    if isinstance(kind, type) and issubclass(kind, Exception) and name not in _ENDS_LOOPS:
         try:
             return kind(message)
         except TypeError:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _DEEPEST = 100
 _LARGEST = 1 << 63
+_SAME_HASH = 100
+"""Most members of a set, or keys of a dict, that may have the same hash."""
 
 
 class Other:
@@ -99,7 +101,7 @@ def _decode(data: Any, refer: Any) -> Any:
         if kind in _HOLDING:
             return _hold(kind, inner, refer)
         return _READ[kind](inner)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError("it is not plain data") from error
 
 
@@ -111,9 +113,20 @@ def _hold(kind: str, inner: Any, refer: Any) -> Any:
     if kind == "dict":
         items = [(key, item) for key, item in items]  # refuses what is no pair
     try:
+        if kind != "tuple":
+            _refuse_collisions([item[0] for item in items] if kind == "dict" else items)
         return _HOLDING[kind](items)
     except TypeError:
         return Other(f"a {kind} of what cannot be hashed")
+
+
+def _refuse_collisions(items: list[Any]) -> None:
+    """Numbers can be chosen so that all have one hash; a set of them takes hours to build."""
+    if len(items) <= _SAME_HASH:
+        return
+    hashes = sorted(map(hash, items))
+    if any(a == b for a, b in zip(hashes, hashes[_SAME_HASH:], strict=False)):
+        raise ValueError("its members are made to collide")
 
 
 _READ: dict[str, Any] = {

@@ -18,6 +18,8 @@ from typing import Any
 from plain import decode, encode  # type: ignore[import-not-found]  # beside this script
 
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
+_ENDS_LOOPS = (StopIteration, StopAsyncIteration)
+"""Raised through a `map` of a test they would end it, as if every answer had been right."""
 
 
 class RemoteError(Exception):
@@ -36,7 +38,10 @@ class Link:
         """An operation's value; raises what it raised there."""
         said = self._ask(question)
         if "raised" in said:
-            raise self._error(said["raised"])
+            error = self._error(said["raised"])
+            if isinstance(error, _ENDS_LOOPS) and question.get("name") != "__next__":
+                raise RemoteError(f"it raised {type(error).__name__} outside of an iterator")
+            raise error
         return decode(said["value"], self._refer)
 
     def data(self, value: Any) -> Any:
