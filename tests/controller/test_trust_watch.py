@@ -103,7 +103,7 @@ class Desk:
         return graded
 
     def factors(self) -> dict[str, float]:
-        return self.ledger.trust_factors()
+        return {name: self.ledger.standing(name, "1").factor for name in self.judges}
 
     def events(self, kind: str) -> list[str]:
         return [event.detail for event in self.ledger.events() if event.kind == kind]
@@ -272,6 +272,19 @@ def test_a_clock_that_was_set_back_does_not_blind_the_watch(desk):
     watch.look(time.time() + 3600.0)
     d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
     watch.look(time.time())
+    assert d.ledger.standing("bad", "1").state is TrustState.QUARANTINED
+
+
+def test_looks_that_take_long_do_not_fill_the_controllers_time(desk, monkeypatch):
+    d = desk({"bad": 1.0}, alarms={"every_s": 5.0})
+    watch, now = TrustWatch(d.config, d.ledger), time.time()
+    ticks = iter([0.0, 2.0, 2.0, 2.0])
+    monkeypatch.setattr("tradewind.controller.trust.monotonic", lambda: next(ticks))
+    watch.look(now)
+    d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
+    watch.look(now + 19.0)
+    assert d.ledger.standing("bad", "1").state is TrustState.UNCALIBRATED
+    watch.look(now + 20.0)
     assert d.ledger.standing("bad", "1").state is TrustState.QUARANTINED
 
 

@@ -66,14 +66,11 @@ def test_the_newest_evidence_is_seen_without_a_new_entry(play):
 
 def test_another_version_of_a_judge_has_no_trust_until_it_is_earned(play):
     """A changed prompt, model or criterion flips verdicts: calibration begins anew."""
-    meet(play)
-    assert play.ledger.trust_factors() == {"tone": 0.0}
+    assert play.ledger.factors_by_version() == {}
     play.ledger.record_standing(standing("trusted"))
-    assert play.ledger.trust_factors() == {"tone": 1.0}
-    meet(play, "v2")
-    assert play.ledger.trust_factors() == {"tone": 0.0}
-    meet(play, "v1")
-    assert play.ledger.trust_factors() == {"tone": 1.0}
+    play.ledger.record_standing(standing("uncalibrated", "v2"))
+    play.ledger.record_standing(standing("probation", at=2.0))
+    assert play.ledger.factors_by_version() == {("tone", "v2"): 0.0, ("tone", "v1"): 0.5}
 
 
 @pytest.mark.parametrize("version,factor", [("v1", 0.0), ("v2", 1.0), ("v3", 0.0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from time import monotonic
 
 from tradewind.controller.config import ControllerConfig
 from tradewind.ledger.ledger import Ledger
@@ -15,6 +16,9 @@ from tradewind.types.trust import Pause, Standing, TrustState
 
 log = logging.getLogger("controller")
 
+PATIENCE = 10
+"""So many times as long as a look took passes before the next one: the controller lends nothing
+meanwhile, and with many judges and large groups a look takes a second."""
 WATCHERS = ("exploits", "effort")
 """Built-in signals whose evidence says how many tools were used, and what they touched."""
 
@@ -24,7 +28,7 @@ class TrustWatch:
 
     def __init__(self, config: ControllerConfig, ledger: Ledger) -> None:
         self._config, self._ledger = config, ledger
-        self._looked_at = 0.0
+        self._looked_at, self._pause_s = 0.0, config.alarms.every_s
         self._rung: dict[str, str] = {}
         """What the last look rang, by alarm: each is said once, and again after it was silent."""
         self._named: set[str] = set()
@@ -32,9 +36,14 @@ class TrustWatch:
 
     def look(self, now: float) -> None:
         """Decide and ring, unless the last look was a moment ago."""
-        if 0 <= now - self._looked_at < self._config.alarms.every_s:  # a clock may be set back
+        if 0 <= now - self._looked_at < self._pause_s:  # a clock may be set back
             return
+        began, every_s = monotonic(), self._config.alarms.every_s
+        self._decide_and_ring(now)
         self._looked_at = now
+        self._pause_s = every_s and max(every_s, PATIENCE * (monotonic() - began))
+
+    def _decide_and_ring(self, now: float) -> None:
         for standing in update_standings(self._ledger, self._config.trust, now):
             log.warning("judge of %s: %s", standing.signal, standing.state)
             if standing.state is TrustState.QUARANTINED:

@@ -46,7 +46,6 @@ from tradewind.rewards.sandbox.measure import measure
 from tradewind.types.beat import Beat
 from tradewind.types.errors import LedgerAway, Stalled, UserError
 from tradewind.types.ids import RolloutId
-from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.score import Score
 from tradewind.types.turn import Turn
 
@@ -212,9 +211,9 @@ class Grader:
         """
         rollout = finished.rollout_id
         try:
-            turns = tuple(self._ledger.turns(rollout)) if panel.needs_turns else ()
+            turns = panel.read(self._ledger.turns, rollout)
         except LostPayload as error:
-            return panel.nulls(rollout, f"{OutcomeStatus.INFRA_ERROR}: {error}"), ()
+            return panel.lost(rollout, error), ()
         return grade(finished, panel, self._config.attempts, turns), turns
 
     def _hold_claims(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Select, func, select
 
-from tradewind.ledger.database import Database, put
+from tradewind.ledger.database import AnyRow, Database, put
 from tradewind.ledger.events import note
+from tradewind.ledger.rollouts import PRIORITY
 from tradewind.ledger.run import read_meta
 from tradewind.ledger.tables import credits, groups, outcomes, rollouts, run, scores, turns
 from tradewind.types.group import GroupState, Purpose
@@ -110,24 +111,15 @@ class Windows(Database):
         ]
 
     def newest_nulls(self, n: int, since: float) -> list[GradedNull]:
-        """Of the newest `n` rollouts that ended after `since` and were graded, oldest first."""
-        cause = (
-            select(func.min(scores.c.cause))
-            .where(scores.c.rollout_id == rollouts.c.rollout_id, scores.c.value.is_(None))
-            .correlate(rollouts)
-            .scalar_subquery()
-        )
+        """Of the newest `n` graded rollouts those that ended after `since`, oldest first."""
         with self.read() as conn:
-            rows = conn.execute(
-                select(rollouts.c.null, cause.label("cause"))
-                .join(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
-                .where(rollouts.c.state == "graded", outcomes.c.at > since)
-                .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
-                .limit(n)
-            ).all()
+            graded = _newest_graded(conn, n, since)
+            causes = _first_causes(conn, [row.rollout_id for row in graded if row.null])
         return [
-            GradedNull(bool(row.null), row.cause.partition(":")[0] if row.null else None)
-            for row in reversed(rows)
+            GradedNull(True, causes[row.rollout_id].partition(":")[0])
+            if row.null
+            else GradedNull(False, None)
+            for row in reversed(graded)
         ]
 
     def newest_watched(
@@ -168,20 +160,16 @@ class Windows(Database):
         ]
 
     def newest_delivery(self, n: int, since: float) -> Delivery:
-        """Tokens of the newest `n` rollouts that ended after `since` and were graded.
+        """Tokens of those of the newest `n` graded rollouts that ended after `since`.
 
         Without those that the platform lost: where a worker died, nobody was left to deliver to.
         """
-        newest = (
-            select(rollouts.c.rollout_id)
-            .join(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
-            .where(rollouts.c.state == "graded", outcomes.c.at > since)
-            .where(outcomes.c.status != OutcomeStatus.INFRA_ERROR.value)
-            .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
-            .limit(n)
-        )
         with self.read() as conn:
-            ids = list(conn.execute(newest).scalars())
+            ids = [
+                row.rollout_id
+                for row in _newest_graded(conn, n, since)
+                if row.status != OutcomeStatus.INFRA_ERROR
+            ]
             rows = conn.execute(
                 select(turns.c.delivered, func.sum(turns.c.tokens).label("tokens"))
                 .where(turns.c.rollout_id.in_(ids))
@@ -275,6 +263,44 @@ def _oldest(conn: Connection, ids: Select[GroupId]) -> dict[GroupId, int]:
         .group_by(rollouts.c.group_id)
     )
     return {row.group_id: row.oldest for row in rows}
+
+
+def _newest_graded(conn: Connection, n: int, since: float) -> list[AnyRow]:
+    """Of the newest `n` graded rollouts those that ended after `since`, newest first.
+
+    One walk back in the index `rollouts_by_state` for each priority, however long the run is.
+    """
+    query = (
+        select(
+            rollouts.c.rollout_id,
+            rollouts.c.number,
+            rollouts.c.idx,
+            rollouts.c.null,
+            outcomes.c.status,
+            outcomes.c.at,
+        )
+        .join(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
+        .where(rollouts.c.state == "graded")
+        .order_by(rollouts.c.number.desc(), rollouts.c.idx.desc())
+        .limit(n)
+    )
+    rows = [
+        row
+        for priority in PRIORITY.values()
+        for row in conn.execute(query.where(rollouts.c.priority == priority)).all()
+    ]
+    rows.sort(key=lambda row: (row.number, row.idx), reverse=True)
+    return [row for row in rows[:n] if row.at > since]
+
+
+def _first_causes(conn: Connection, ids: Sequence[RolloutId]) -> dict[RolloutId, str]:
+    """Of the null scores of each rollout, one cause."""
+    query = (
+        select(scores.c.rollout_id, func.min(scores.c.cause).label("cause"))
+        .where(scores.c.rollout_id.in_(ids), scores.c.value.is_(None))
+        .group_by(scores.c.rollout_id)
+    )
+    return {row.rollout_id: row.cause for row in conn.execute(query)}
 
 
 def _members(conn: Connection, ids: Select[GroupId]) -> dict[GroupId, list[RewardedRollout]]:

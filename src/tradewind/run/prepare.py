@@ -116,10 +116,11 @@ def open_run(
     ledger = Ledger.open(workspace.ledger, bucket=bucket)
     try:
         ledger.create_run(meta)
-        if ledger.add_tasks(tasks) and left_out is not None:
+        if left_out is not None and not ledger.tasks():  # before them: a kill may come in between
             ledger.event(
                 Event(at=time.time(), process="run", kind="tasks.left_out", detail=left_out)
             )
+        ledger.add_tasks(tasks)
     finally:
         ledger.close()
 

@@ -56,7 +56,8 @@ class AlarmConfig(Config):
     """Section `[controller.alarms]`: what is looked at, how much of it, what is done."""
 
     every_s: float = Field(default=5.0, ge=0)
-    """Pause between two looks, in seconds."""
+    """Shortest pause between two looks, in seconds; it is ten times as long as a look took, if that
+    is longer, unless it is 0."""
     level: float = Field(default=0.999, gt=0.5, lt=1)
     """Confidence of the bounds that an alarm compares."""
     nulls: Action = Action.PAUSE
