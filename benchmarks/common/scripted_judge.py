@@ -57,7 +57,11 @@ def reply(
 
 
 class ScriptedJudge:
-    """The server; a context manager. `model` is what it reports as the model that answered."""
+    """The server; a context manager. `model` is what it reports as the model that answered.
+
+    After its end it answers nobody, on open connections neither; another one may then take its
+    `port` (0: the system chooses).
+    """
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class ScriptedJudge:
         model: str = "scripted-1",
         latency_s: float = 0.0,
         keep: bool = True,
+        port: int = 0,
     ) -> None:
         self.script, self.model, self.latency_s = script, model, latency_s
         """All three may be changed while it serves: drift in mid-run."""
@@ -78,7 +83,7 @@ class ScriptedJudge:
         self._lock = threading.Lock()
         self.closing = threading.Event()
         """Ends every wait that a script asked for."""
-        self._server = _Server(("127.0.0.1", 0), _route(self))
+        self._server = _Server(("127.0.0.1", port), _route(self))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.01,), daemon=True
@@ -131,6 +136,12 @@ class ScriptedJudge:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """From here on nobody answers; repeating it does nothing."""
+        if self.closing.is_set():
+            return
         self.closing.set()
         self._server.shutdown()
         self._server.server_close()
@@ -151,7 +162,7 @@ def _route(judge: ScriptedJudge) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             fault = judge.answer(body, {k.lower(): v for k, v in self.headers.items()})
-            if fault.drop:
+            if fault.drop or judge.closing.is_set():
                 self.close_connection = True
                 return
             text = fault.body

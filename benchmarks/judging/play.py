@@ -184,7 +184,8 @@ class Run:
         self.played.paused = None if pause is None else pause.cause
         now = [self._ledger.standing(j.signal, j.version) for j in self._ledger.judges()]
         self.played.standings = self._ledger.standings() + [s for s in now if s is not None]
-        self.played.factors = self._ledger.trust_factors()
+        decided = self._ledger.factors_by_version()
+        self.played.factors = {signal: factor for (signal, _), factor in decided.items()}
         self._ledger.close()
         return self.played
 

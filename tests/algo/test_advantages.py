@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.algo.advantages import group_mean, shaped
+from tradewind.algo.advantages import group_mean
 
 REWARDS = st.lists(st.one_of(st.none(), st.floats(-100, 100)), max_size=16)
 
@@ -27,7 +27,3 @@ def test_credit_is_not_divided_by_the_spread():
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7])
 def test_equal_rewards_leave_a_rounding_residue(value):
     assert group_mean([value] * 7) == [0.0] * 7
-
-
-def test_cost_is_charged_to_a_null():
-    assert shaped([1.0, None], [0.25, 0.5]) == [0.75, None]

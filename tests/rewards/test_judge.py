@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from common.scripted_judge import Fault, reply
-from judging import ANSWER, bench, exhibit
+from judge_bench import ANSWER, bench, exhibit
 
 from tradewind.types import UserError
 

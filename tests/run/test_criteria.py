@@ -162,6 +162,8 @@ def test_the_tables_for_a_recipe_open_as_signals(file: Path, tmp_path: Path) -> 
     ]
     for config in composition.signals:
         open_signal(config).close()
+    hint = "".join(line.removeprefix("# ") for line in said.splitlines(True)[-2:])
+    assert tomllib.loads(hint)["grader"]["probes"]["truth"].keys() == {"names-a-city"}
 
 
 @pytest.mark.parametrize(

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from typer.testing import CliRunner
 
+from tradewind.grader.config import GraderConfig
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.trust import Judge
 from tradewind.rewards.trust.config import TrustConfig
 from tradewind.rewards.trust.decision import begin, decide
-from tradewind.rewards.trust.evidence import Evidence
+from tradewind.rewards.trust.evidence import Evidence, LabelledVerdict
 from tradewind.run.cli import app
-from tradewind.run.judged import judged_figures, read_curves
+from tradewind.run.judged import judge_notes, judged_figures, read_curves
 from tradewind.types import Outcome, Score, Task, UserError, WeightVersion
-from tradewind.types.trust import Pause, TrustState
+from tradewind.types.trust import LabelSource, Pause, TrustState
 
 
 @pytest.fixture
@@ -45,13 +45,14 @@ def call(*args: str):
     return CliRunner().invoke(app, ["trust", *args], env={"COLUMNS": "240"})
 
 
-def test_a_run_and_nothing_else_prints_the_table(run):
+def test_a_run_and_nothing_else_prints_each_judge_and_what_it_lacks(run):
     folder, ledger = run
     ledger.record_standing(decide(begin("tone", "v1", 1.0), Evidence(), TrustConfig(), 2.0))
     said = call(str(folder))
     assert said.exit_code == 0, said.output
     words = " ".join(said.output.split())
-    assert re.search(r"tone uncalibrated 0 nobody 0", words)
+    assert "tone: uncalibrated, weight x 0 for probation: 40 labels with yes" in words
+    assert "name a verifier in [grader.probes] truth, or label rollouts" in words
     assert "held against: probation_bound 0.7, trusted_bound 0.8" in words
     assert "40 labels with yes and 40 with no" in words
     shown = json.loads(call("show", str(folder), "--json").output)
@@ -59,6 +60,18 @@ def test_a_run_and_nothing_else_prints_the_table(run):
     assert judge["standing"]["state"] == "uncalibrated"
     assert judge["standing"]["thresholds"]["min_labels"] == 40
     assert shown["paused"] is None
+
+
+def test_what_labels_say_fits_into_a_narrow_terminal(run):
+    folder, ledger = run
+    said = [("t", float(n % 2), float(n % 2), LabelSource.VERIFIER, 1.0) for n in range(99)]
+    labels = [LabelledVerdict(str(n), *one) for n, one in enumerate(said)]
+    standing = decide(begin("tone", "v1", 1.0), Evidence(labels=labels), TrustConfig(), 2.0)
+    ledger.record_standing(standing)
+    said = CliRunner().invoke(app, ["trust", str(folder)], env={"COLUMNS": "80"}).output
+    (row,) = [line.split() for line in said.splitlines() if line.strip().startswith("verifier")]
+    assert row == ["verifier", "99", "0.49", "1.00", "(0.95)", "1.00", "(0.95)", *["1.00"] * 3]
+    assert "name a verifier" not in said
 
 
 def test_labels_are_imported_once(run, tmp_path):
@@ -96,8 +109,9 @@ def test_a_wrong_line_is_a_sentence_and_nothing_is_imported(run, tmp_path, line,
 
 def test_a_pause_is_shown_and_ended(run):
     folder, ledger = run
-    ledger.pause_training(Pause(alarm="nulls", cause="31 of 100 were null", at=3.0))
-    assert "training is paused" in call(str(folder)).output
+    ledger.pause_training(Pause(alarm="nulls", cause="31 of 100 were null", at=3.0, pools=7))
+    shown = " ".join(call(str(folder)).output.split())
+    assert "training is paused" in shown and "pools go back to version 7" in shown
     assert "it was nulls" in call("resume", str(folder)).output
     assert ledger.paused() is None
     assert "not paused" in call("resume", str(folder)).output
@@ -113,3 +127,24 @@ def test_the_report_has_a_curve_only_of_judges_that_were_trained_with(run):
     assert read_curves(ledger) == {}
     figures = judged_figures(ledger, {})
     assert figures["judged.tone"] == {"state": "unknown", "factor": 0.0, "faults": []}
+
+
+def told(truth: dict[str, str], role: str = "weighted") -> list[str]:
+    signals = [
+        {"name": "rows", "use": "exact", "role": role},
+        {"name": "tone", "use": "judge"},
+        {"name": "watched", "use": "judge", "role": "monitor"},
+    ]
+    config = {"signals": signals, "probes": {"truth": truth}}
+    return judge_notes(GraderConfig.model_validate(config))
+
+
+def test_a_run_says_at_its_start_how_a_judge_comes_to_its_weight():
+    (alone,) = told({})
+    assert "tone is judged: weight 0 at first" in alone and "tradewind trust label" in alone
+    (with_truth,) = told({"tone": "rows"})
+    assert with_truth.endswith("which grows by the verdicts of rows")
+    (behind,) = told({"tone": "rows"}, role="gate")
+    assert "a closed gate asks no judge, so give rows another role" in behind
+    _, nothing_else = told({"tone": "rows"}, role="monitor")
+    assert "no group is trained before one is trusted" in nothing_else

@@ -32,16 +32,3 @@ def group_mean(rewards: Sequence[Reward], resolution: float = 0.0) -> list[Rewar
         return [None if reward is None else 0.0 for reward in rewards]
     mean = math.fsum(known) / len(known)
     return [None if reward is None else reward - mean for reward in rewards]
-
-
-def shaped(rewards: Sequence[Reward], costs: Sequence[float]) -> list[Reward]:
-    """Rewards with a cost taken off each; nulls stay null.
-
-    The seam for effort penalties and for the k1 KL inside the reward: both are costs per rollout
-    that are known before the group mean is taken.
-    """
-    assert len(rewards) == len(costs), f"{len(rewards)} rewards, {len(costs)} costs"
-    return [
-        None if reward is None else reward - cost
-        for reward, cost in zip(rewards, costs, strict=True)
-    ]

@@ -1,4 +1,4 @@
-"""What somebody has to be told: a spent budget, a key that is refused.
+"""What somebody has to be told: a spent budget, a key that is refused, a judge that is away.
 
 A signal says so in the evidence of its nulls, under `alarm`; it becomes an event of the ledger, and
 goes on being one as long as it lasts, but not with every rollout.
@@ -17,6 +17,7 @@ from tradewind.types.score import Score
 AGAIN_S = 300.0
 """Between two events of one signal and kind."""
 KIND = "signal.alarmed"
+PUT_OFF = "signal.put_off"
 
 
 class Alarms:
@@ -31,11 +32,20 @@ class Alarms:
         """Write an event for each alarm that has not been one lately."""
         for score in scores:
             said = score.evidence.get("alarm")
-            if isinstance(said, str) and self._due(score.source, said.partition(":")[0]):
-                event = Event(
-                    at=self._clock(), process="grader", kind=KIND, subject=score.source, detail=said
-                )
-                self._ledger.event(event)
+            if isinstance(said, str):
+                self._tell(KIND, score.source, said)
+
+    def put_off(self, nulls: Sequence[Score]) -> None:
+        """Say whose verdicts are waited for."""
+        for score in nulls:
+            self._tell(PUT_OFF, score.source, f"{score.cause}; it is asked again later")
+
+    def _tell(self, kind: str, source: str, said: str) -> None:
+        if self._due(source, f"{kind} {said.partition(':')[0]}"):
+            event = Event(
+                at=self._clock(), process="grader", kind=kind, subject=source, detail=said
+            )
+            self._ledger.event(event)
 
     def _due(self, source: str, kind: str) -> bool:
         with self._guard:

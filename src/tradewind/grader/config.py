@@ -19,6 +19,12 @@ class GraderConfig(Composition):
     """A claim is held for so long, in seconds; then another grader may take the rollout."""
     attempts: int = Field(default=3, ge=1)
     """How often a signal may fail on a rollout before its score is null (`grader_error`)."""
+    judge_again: int = Field(default=3, ge=0)
+    """How often a rollout is judged again later if all that it lacks is the verdict of a judge that
+    did not answer (`judge_timeout`, `judge_busy`, `judge_unreachable`, `judge_overloaded`,
+    `judge_malformed`); then it is null. Nothing is sampled again for that."""
+    judge_again_s: float = Field(default=10.0, gt=0)
+    """Pause before the first of these times, in seconds; it doubles."""
     probes: ProbeConfig = Field(default_factory=ProbeConfig)
     """What judges are asked beside the rewards."""
     poll_s: float = Field(default=0.1, gt=0)

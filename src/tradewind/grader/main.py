@@ -9,6 +9,7 @@ consumes     finished rollouts: task, outcome, and the turns if a signal asks fo
 produces     a score per signal of the group's composition: a value, or a null with its cause;
              probes of judges (canaries, repeats, anchors, a held-out judge)
 waits for    rollouts to finish (worker), by looking every poll_s
+             judges that did not answer: such rollouts are put off and judged again later
 unblocked by the controller's `finish`
 if killed    its claims run out and any grader takes them; nothing is lost or graded twice
 
@@ -32,6 +33,7 @@ from pathlib import Path
 from tradewind.grader.alarms import Alarms
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import episode_of, grade
+from tradewind.grader.later import pause_s, waits_for
 from tradewind.grader.prober import Prober
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.payloads import LostPayload
@@ -44,13 +46,13 @@ from tradewind.rewards.sandbox.measure import measure
 from tradewind.types.beat import Beat
 from tradewind.types.errors import LedgerAway, Stalled, UserError
 from tradewind.types.ids import RolloutId
-from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.score import Score
 from tradewind.types.turn import Turn
 
 log = logging.getLogger("grader")
 
 BEAT_S = 1.0
+IDLE = "a finished rollout"
 
 
 class Grader:
@@ -177,6 +179,8 @@ class Grader:
 
     def _grade(self, finished: FinishedRollout, panel: Panel) -> None:
         scores, turns = self._scores(finished, panel)
+        if self._put_off(finished, panel, scores):
+            return
         null = is_null(panel.composition, scores)
         self._ledger.write_scores(finished.rollout_id, scores, null=null)
         for config, judge in panel.judges:
@@ -185,6 +189,18 @@ class Grader:
         for score in scores:
             shown = "null" if score.value is None else f"{score.value:g}"
             log.info("%s %s %s %s", score.rollout_id, score.source, shown, score.cause or "")
+
+    def _put_off(self, finished: FinishedRollout, panel: Panel, scores: Sequence[Score]) -> bool:
+        """Whether it is judged again later: a judge that may answer then is all it lacks."""
+        missing = waits_for(panel.composition, scores)
+        if not missing or finished.put_off >= self._config.judge_again:
+            return False
+        pause = pause_s(self._config.judge_again_s, finished.put_off)
+        self._ledger.put_off(self._owner, finished.rollout_id, time.time() + pause)
+        self._alarms.put_off(missing)
+        causes = "; ".join(f"{score.source}: {score.cause}" for score in missing)
+        log.warning("%s is judged again in %g s: %s", finished.rollout_id, pause, causes)
+        return True
 
     def _scores(
         self, finished: FinishedRollout, panel: Panel
@@ -195,9 +211,9 @@ class Grader:
         """
         rollout = finished.rollout_id
         try:
-            turns = tuple(self._ledger.turns(rollout)) if panel.needs_turns else ()
+            turns = panel.read(self._ledger.turns, rollout)
         except LostPayload as error:
-            return panel.nulls(rollout, f"{OutcomeStatus.INFRA_ERROR}: {error}"), ()
+            return panel.lost(rollout, error), ()
         return grade(finished, panel, self._config.attempts, turns), turns
 
     def _hold_claims(self) -> None:
@@ -215,12 +231,14 @@ class Grader:
         if idle != self._idle:
             self._since = now
         self._idle, self._beat_at = idle, now
+        away = self._ledger.waiting_for_judges() if idle else 0
+        missing, owner = (f"a judge, for {away} rollouts", "judge") if away else (IDLE, "worker")
         self._ledger.beat(
             Beat(
                 process="grader",
                 doing="idle" if idle else "grades",
-                waiting_for="a finished rollout" if idle else None,
-                owner="worker" if idle else None,
+                waiting_for=missing if idle else None,
+                owner=owner if idle else None,
                 since=self._since,
                 at=now,
             )

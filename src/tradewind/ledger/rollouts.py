@@ -2,6 +2,7 @@
 
     waiting --lease_next--> running --finish--> finished --write_scores--> graded
                                \\--expire---------------------------------/ (null: lease lost)
+    finished --put_off--> finished, for a verdict that comes later
     any of the first three --reject of the group--> cancelled
 
 Only a running rollout accepts turns, heartbeats and an outcome; afterwards they are refused

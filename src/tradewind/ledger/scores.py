@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, or_, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 
 from tradewind.ledger.compositions import newest_composition
 from tradewind.ledger.database import AnyRow, Database
@@ -31,6 +31,8 @@ class FinishedRollout:
     """Which composition its group is rewarded by; None if none was ever put in use."""
     claims: int
     """How many times it has been claimed, this one included; more than 1: a grader died on it."""
+    put_off: int = 0
+    """How often it was put off because a judge gave no verdict; such claims do not count."""
 
 
 class Scores(Database):
@@ -46,6 +48,7 @@ class Scores(Database):
             select(
                 rollouts.c.rollout_id,
                 rollouts.c.grader_claims,
+                rollouts.c.put_off,
                 groups.c.task_id,
                 groups.c.group_id,
                 groups.c.composition,
@@ -72,6 +75,35 @@ class Scores(Database):
                 .where(rollouts.c.state == "finished")
                 .values(grader_until=until)
             )
+
+    def put_off(self, owner: str, rollout: RolloutId, until: float) -> bool:
+        """Give a claim back: the rollout is finished as before, nobody claims it before `until`.
+
+        For a verdict that may come later: no score is written, so the first verdict still stands,
+        and nothing is sampled again. False if the claim was lost or the group given up meanwhile.
+        """
+        with self.write() as conn:
+            done = conn.execute(
+                update(rollouts)
+                .where(rollouts.c.rollout_id == rollout, rollouts.c.grader == owner)
+                .where(rollouts.c.state == "finished")
+                .values(
+                    grader=None,
+                    grader_until=until,
+                    grader_claims=rollouts.c.grader_claims - 1,
+                    put_off=rollouts.c.put_off + 1,
+                )
+            )
+            return done.rowcount > 0
+
+    def waiting_for_judges(self) -> int:
+        """Finished rollouts that were put off and are still without scores."""
+        with self.read() as conn:
+            return conn.execute(
+                select(func.count())
+                .select_from(rollouts)
+                .where(rollouts.c.state == "finished", rollouts.c.put_off > 0)
+            ).scalar_one()
 
     def write_scores(
         self, rollout: RolloutId, new: Sequence[Score], *, null: bool | None = None
@@ -153,6 +185,7 @@ def _claim(conn: Connection, row: AnyRow, owner: str, until: float) -> FinishedR
         ),
         composition=composition,
         claims=row.grader_claims + 1,
+        put_off=row.put_off,
     )
 
 

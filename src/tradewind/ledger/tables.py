@@ -34,7 +34,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = 6
+SCHEMA = 7
 """Raised with every incompatible change; a ledger of another schema is refused."""
 
 metadata = MetaData()
@@ -114,6 +114,7 @@ rollouts = Table(
     Column("grader", String),
     Column("grader_until", Double),
     Column("grader_claims", Integer, nullable=False, default=0),
+    Column("put_off", Integer, nullable=False, default=0),  # how often a judge was waited for
     UniqueConstraint("group_id", "idx"),
     Index("rollouts_by_state", "state", "priority", "number", "idx"),
     Index("rollouts_by_number", "number", "idx"),

@@ -69,13 +69,6 @@ class Trust(Database):
             rows = conn.execute(select(judges).order_by(judges.c.signal)).mappings()
             return [Judge.model_validate(dict(row)) for row in rows]
 
-    def trust_factors(self) -> dict[str, float]:
-        """The factor on each judged signal's weight now; 0 where nothing was decided yet."""
-        with self.read() as conn:
-            rows = conn.execute(select(judges.c.signal, judges.c.version)).all()
-            found = {row.signal: _newest(conn, row.signal, row.version) for row in rows}
-        return {signal: 0.0 if one is None else one.factor for signal, one in found.items()}
-
     def factors_by_version(self) -> dict[tuple[str, str], float]:
         """The factor of every judge that anything was decided about, also of those that only older
         groups keep; the latest decided last.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from tradewind.ledger.payloads import LostPayload
 from tradewind.rewards.config import Composition, Role, SignalConfig
 from tradewind.rewards.judges.signal import JudgeSignal
 from tradewind.rewards.registry import check_tasks, open_signal
@@ -14,10 +15,14 @@ from tradewind.rewards.signal import Signal, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
 from tradewind.types.ids import RolloutId
+from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.score import Score
 from tradewind.types.task import Task
+from tradewind.types.turn import Turn
 
 Clock = Callable[[], float]
+ReadTurns = Callable[[RolloutId], Sequence[Turn]]
+"""`Ledger.turns`."""
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +89,14 @@ class Panel:
         with ThreadPoolExecutor(len(judged), thread_name_prefix="judge") as threads:
             asked = [threads.submit(_score, *pair, episode, attempts, clock) for pair in judged]
             return [*scores, *(one.result() for one in asked)]
+
+    def read(self, read_turns: ReadTurns, rollout: RolloutId) -> tuple[Turn, ...]:
+        """The turns that its signals look at, none if they look at none; raises `LostPayload`."""
+        return tuple(read_turns(rollout)) if self.needs_turns else ()
+
+    def lost(self, rollout: RolloutId, error: LostPayload) -> list[Score]:
+        """Nulls where those turns are lost: the platform's failure, nobody else's."""
+        return self.nulls(rollout, f"{OutcomeStatus.INFRA_ERROR}: {error}")
 
     def nulls(self, rollout: RolloutId, cause: str) -> list[Score]:
         """A null of each signal, where none can be asked."""

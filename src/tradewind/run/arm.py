@@ -16,6 +16,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.rewards.admission.record import register_file
 from tradewind.run.admission import admitted_tasks
 from tradewind.run.interruption import Interruption
+from tradewind.run.judged import judge_notes
 from tradewind.run.live import View
 from tradewind.run.prepare import link_model, open_run, publish_base, read_tasks
 from tradewind.run.process import end_stale
@@ -105,6 +106,8 @@ class Arm:
         left_out = found.sentence()
         if self._name == "main" and left_out is not None:
             self._view.say(f"{left_out}; all are in {register_file(taskset)}")
+        for note in judge_notes(self._recipe.grader) if self._name == "main" else ():
+            self._view.say(note)
         open_run(self._recipe, self._workspace, found.tasks, self._run_id, left_out)
         return found.tasks
 

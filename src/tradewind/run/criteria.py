@@ -30,6 +30,10 @@ from tradewind.types import UserError
 
 FAILED = 1
 STORE = "{data}/judge.sqlite"
+_EARNED = """# A judge has weight 0 until labels say that it can be believed. People label with
+# `tradewind trust label`; a verifier of the same reward that is no gate labels by itself:
+# [grader.probes]
+# truth = {{ {first} = "NAME OF THE VERIFIER" }}"""
 """In a recipe: the run's data folder."""
 
 app = typer.Typer(
@@ -105,8 +109,14 @@ def signals(
 ) -> None:
     """Print the [[grader.signals]] tables of a recipe for these files."""
     options = {"url": judge_url, "model": judge_model, "key_env": judge_key_env, "store": STORE}
+    print("# Relative paths begin in the folder of the recipe.")
+    judged: list[str] = []
     for file in files:
-        print(signal_tables(file, read_rubric(file), options))
+        rubric = read_rubric(file)
+        judged += [criterion.id for criterion in rubric.criteria if criterion.checker is None]
+        print(signal_tables(file, rubric, options))
+    if judged:
+        print(_EARNED.format(first=judged[0]))
 
 
 def _options(**given: object) -> JudgeOptions:

@@ -7,15 +7,40 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from tradewind.grader.config import GraderConfig
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.tables import consumption, credits, rollouts, scores
 from tradewind.ledger.trust import Judge
+from tradewind.rewards.compose import nothing_left
+from tradewind.rewards.config import Role
 from tradewind.rewards.trust.curve import CurvePoint, SteppedVerdict, corrected_curve
 from tradewind.run.svg import Plot, tag
 from tradewind.types.trust import LabelSource, Sampling
 
 Curves = dict[str, list[CurvePoint]]
 """By judged signal."""
+
+
+def judge_notes(grader: GraderConfig) -> list[str]:
+    """What to know of each judge before a run begins: it has no weight until it earns it."""
+    composition, truth = grader.composition, grader.probes.truth
+    gates = {signal.name for signal in composition.with_role(Role.GATE)}
+    notes = []
+    for signal in composition.signals:
+        if not signal.judged or signal.role is Role.MONITOR:
+            continue
+        known = truth.get(signal.name)
+        if known is None:
+            how = "labels by people (`tradewind trust label`), for [grader.probes] truth names none"
+        else:
+            how = f"the verdicts of {known}"
+        note = f"{signal.name} is judged: weight 0 at first, which grows by {how}"
+        if known in gates:
+            note += f"; a closed gate asks no judge, so give {known} another role, or none says no"
+        notes.append(note)
+    if notes and nothing_left(composition, {}):
+        notes.append("nothing but judges is rewarded, so no group is trained before one is trusted")
+    return notes
 
 
 def read_curves(ledger: Ledger) -> Curves:
@@ -55,10 +80,10 @@ def judged_chart(signal: str, curve: Sequence[CurvePoint]) -> str:
     said = [(float(p.step), p.judged) for p in curve]
     plot.line(said, "--soft")
     plot.dots(said, "--soft", [f"step {p.step}: judged {p.judged:.3f}" for p in curve])
-    plot.label(*said[-1], f"judged {said[-1][1]:.2f}")
+    plot.label(*said[-1], f"judged {said[-1][1]:.2f}", "--soft")
     if known:
         plot.line(known, "--a")
-        plot.label(*known[-1], f"corrected {known[-1][1]:.2f}")
+        plot.label(*known[-1], f"corrected {known[-1][1]:.2f}", "--a")
     return plot.render(f"{signal}: judged and corrected means per RL step")
 
 

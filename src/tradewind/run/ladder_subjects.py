@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.payloads import LostPayload
 from tradewind.rewards.admission.admit import verifiable
 from tradewind.rewards.config import Composition
 from tradewind.rewards.ladder.labels import Labels
 from tradewind.rewards.ladder.subject import Subject, attack_subjects, made_subjects
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.registry import open_signal
-from tradewind.types import Episode, Task, UserError
+from tradewind.types import Episode, RolloutId, Task, Turn, UserError
+
+log = logging.getLogger("rank")
 
 Item = TypeVar("Item")
 
@@ -79,7 +83,7 @@ def _stored(place: str, composition: Composition, labels: Labels, most: int) -> 
             if group.group_id not in chosen and not labelled:
                 continue
             for rollout in group.rollouts:
-                turns = tuple(ledger.turns(rollout.rollout_id)) if needs_turns else ()
+                turns = _turns(ledger, rollout.rollout_id) if needs_turns else ()
                 episode = Episode(
                     rollout_id=rollout.rollout_id,
                     task=group.task,
@@ -88,6 +92,15 @@ def _stored(place: str, composition: Composition, labels: Labels, most: int) -> 
                 )
                 about = labels.get(rollout.rollout_id, {})
                 yield Subject(episode, group=group.group_id, labels=about)
+
+
+def _turns(ledger: Ledger, rollout: RolloutId) -> tuple[Turn, ...]:
+    """None if they are lost: whoever looks at turns cannot look at this rollout, and it is said."""
+    try:
+        return tuple(ledger.turns(rollout))
+    except LostPayload as error:
+        log.warning("%s is measured without its turns: %s", rollout, error)
+        return ()
 
 
 def _needs_turns(composition: Composition) -> bool:

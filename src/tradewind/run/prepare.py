@@ -65,7 +65,9 @@ def judge_keys(recipe: Recipe) -> tuple[str, ...]:
     """Names of the variables that hold keys of judges: for the grader alone, since an agent that
     had one could judge itself.
     """
-    named = (signal.options.get("key_env") for signal in recipe.grader.signals)
+    judges = [signal.options for signal in recipe.grader.signals]
+    judges += recipe.grader.probes.heldout.values()
+    named = (options.get("key_env") for options in judges)
     return tuple(sorted({name for name in named if isinstance(name, str)}))
 
 
@@ -116,10 +118,11 @@ def open_run(
     ledger = Ledger.open(workspace.ledger, bucket=bucket)
     try:
         ledger.create_run(meta)
-        if ledger.add_tasks(tasks) and left_out is not None:
+        if left_out is not None and not ledger.tasks():  # before them: a kill may come in between
             ledger.event(
                 Event(at=time.time(), process="run", kind="tasks.left_out", detail=left_out)
             )
+        ledger.add_tasks(tasks)
     finally:
         ledger.close()
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import getpass
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
 from tradewind.ledger.ledger import Ledger
@@ -22,6 +24,10 @@ from tradewind.ledger.trust import Judge
 from tradewind.types import Json, UserError
 from tradewind.types.trust import Label, Standing
 
+_NO_LABELS = (
+    "nobody says the truth yet: name a verifier in [grader.probes] truth, or label rollouts "
+    "(tradewind trust label RUN FILE)"
+)
 _SHOWN_BOUNDS = ("probation_bound", "trusted_bound", "min_labels", "bias", "null_rate")
 
 
@@ -59,14 +65,13 @@ def show(run: Place, as_json: AsJson = False) -> None:
         return
     console = Console()
     if paused is not None:
-        console.print(f"[bold red]training is paused[/] by {paused.alarm!r}: {paused.cause}")
+        console.print(f"[bold red]training is[/] {paused.sentence}", highlight=False)
     if not rows:
         console.print("no judge has been asked in this run")
         return
-    console.print(trust_table(rows))
-    for _, standing in rows:
-        if standing is not None:
-            console.print(f"{standing.signal}: {'; '.join(standing.reasons)}", highlight=False)
+    for judge, standing in rows:
+        for line in judge_lines(judge, standing):
+            console.print(line, highlight=False)
     held = next((s.thresholds for _, s in rows if s is not None), {})
     shown = ", ".join(f"{name} {held[name]}" for name in _SHOWN_BOUNDS if name in held)
     console.print(f"held against: {shown} (all of them with --json)", highlight=False)
@@ -98,7 +103,7 @@ def label(
 
 @app.command()
 def resume(run: Place) -> None:
-    """Let training go on after an alarm has paused it."""
+    """Let training go on after an alarm has paused it; pools follow the newest version again."""
     with _ledger(run) as ledger:
         pause = ledger.resume_training(time.time(), getpass.getuser())
     print("training was not paused" if pause is None else f"training goes on; it was {pause.alarm}")
@@ -119,20 +124,35 @@ def read_labels(file: Path) -> Iterator[Label]:
             yield _label(line, number)
 
 
-def trust_table(rows: Sequence[tuple[Judge, Standing | None]]) -> Table:
-    """One row per judge and source of labels; a dash where nothing is known."""
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for column in ("criterion", "state", "factor", "labels by", "n", "base rate"):
+def judge_lines(judge: Judge, standing: Standing | None) -> list[RenderableType]:
+    """State and reasons, what labels say if there are any, and how to get some if there are none.
+
+    It fits into 80 columns.
+    """
+    state = "unknown" if standing is None else standing.state.value
+    factor = 0.0 if standing is None else standing.factor
+    who = judge.about.get("model")
+    asked = f" ({who})" if who else ""
+    lines: list[RenderableType] = [Text(f"{judge.signal}{asked}: {state}, weight x {factor:g}")]
+    for reason in () if standing is None else standing.reasons:
+        lines.append(Padding(Text(reason), (0, 0, 0, 2)))
+    agreement = {} if standing is None else _agreements(standing)
+    if agreement:
+        lines.append(Padding(_labels_table(agreement), (0, 0, 0, 2)))
+    elif judge.truth is None:
+        lines.append(Padding(Text(_NO_LABELS, style="dim"), (0, 0, 0, 2)))
+    return lines
+
+
+def _labels_table(agreement: Mapping[str, Json]) -> Table:
+    """One row per source of labels; a dash where nothing is known."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("labels by", "n", "base", "sens. (bound)", "spec. (bound)"):
         table.add_column(column)
-    for column in ("sens. (bound)", "spec. (bound)", "kappa", "AC1", "signal left", "last alarm"):
+    for column in ("kappa", "AC1", "signal left"):
         table.add_column(column)
-    for judge, standing in rows:
-        agreement: dict[str, Json] = {} if standing is None else _agreements(standing)
-        state = "unknown" if standing is None else standing.state.value
-        factor = "0" if standing is None else f"{standing.factor:g}"
-        alarm = "" if standing is None else ", ".join(standing.faults)
-        for source, found in (agreement or {"nobody": {}}).items():
-            table.add_row(judge.signal, state, factor, source, *_cells(found), alarm)
+    for source, found in agreement.items():
+        table.add_row(source, *_cells(found))
     return table
 
 
@@ -141,8 +161,6 @@ def _agreements(standing: Standing) -> dict[str, Json]:
 
 
 def _cells(found: Json) -> list[str]:
-    if not found:
-        return ["0", *["\N{EN DASH}"] * 6]
     return [
         str(found["labels"]),
         _number(found["base_rate"]),

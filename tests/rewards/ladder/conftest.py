@@ -127,7 +127,7 @@ def _play(desk: Desk, path: Path, groups: int) -> Ledger:
     ledger.create_run({"run_id": "desk", "seed": 7})
     ledger.add_tasks(desk.tasks)
     grader = Grader(GraderConfig(signals=(desk.rows,)), ledger)
-    draw = random.Random(5)
+    draw = random.Random(1)
     for _ in range(groups):
         ledger.open_training_group(SIZE)
         for _ in range(SIZE):

@@ -7,6 +7,7 @@ from sqlalchemy import select
 
 from tradewind.ledger import tables
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.payloads import LostPayload
 from tradewind.rewards.config import Composition, SignalConfig
 from tradewind.rewards.ladder.rescore import compare, rescore
 
@@ -58,6 +59,24 @@ def test_a_stricter_verifier_changes_verdicts_which_are_counted_and_named(desk, 
     first = found.changes[0]
     assert (first.before, first.after) == (1.0, 0.0)
     assert stored[first.rollout_id].scores[0].value == 1.0
+
+
+def test_a_lost_payload_is_a_null_and_not_the_end_of_rescoring(desk, played):
+    ledger = played()
+    same = Composition(signals=(desk.rows, SignalConfig(use="effort", role="monitor")))
+
+    def read(rollout: str):
+        if rollout == "g000000-r0":
+            raise LostPayload(f"turn {rollout}-t0: payload 4f3a is missing")
+        return ledger.turns(rollout)
+
+    pairs = list(rescore(ledger.stored_groups(), same, read))
+    again = {row.rollout_id: row for _, rescored in pairs for row in rescored}
+    lost = again.pop("g000000-r0")
+    assert {score.cause for score in lost.scores} == {
+        "infra_error: turn g000000-r0-t0: payload 4f3a is missing"
+    }
+    assert lost.reward is None and all(row.reward is not None for row in again.values())
 
 
 def test_rescoring_reads_only_and_writing_keeps_it_beside_what_training_used(desk, played):

@@ -249,7 +249,7 @@ def _text_of(path: Path) -> str:
         raise UserError(
             f"the criteria file cannot be read ({error.strerror})",
             value=str(path),
-            fix="check the path",
+            fix=f"check the path; a relative one begins in {Path.cwd()}",
         ) from error
     except UnicodeDecodeError as error:
         raise UserError(

@@ -23,9 +23,27 @@ class FailureKind(StrEnum):
     BUDGET = "judge_budget"
 
     @property
+    def passing(self) -> bool:
+        """Whether the same question may be answered a little later, with nothing changed."""
+        return self in _PASSING
+
+    @property
     def alarming(self) -> bool:
         """Whether it will not pass by itself: somebody has to be told."""
         return self in (FailureKind.BUDGET, FailureKind.REFUSED)
+
+
+_PASSING = (
+    FailureKind.TIMEOUT,
+    FailureKind.BUSY,
+    FailureKind.UNREACHABLE,
+    FailureKind.OVERLOADED,
+    FailureKind.MALFORMED,
+)
+"""Not a reply that is no verdict: the same prompt at temperature 0 gives it again."""
+
+NULL_CLASS = "null_class"
+"""Key of a null's evidence that holds its kind of failure."""
 
 
 class JudgeFailed(Exception):

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from tradewind.rewards.criteria.criterion import Criterion, Rubric
 from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.endpoint import Completion, Endpoint, Message
-from tradewind.rewards.judges.failure import FailureKind, JudgeFailed
+from tradewind.rewards.judges.failure import NULL_CLASS, FailureKind, JudgeFailed
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.prompt import TEMPLATE_HASH, messages_for, reminder, schema_of
 from tradewind.rewards.judges.repeats import correlation, worth_another
@@ -267,7 +267,7 @@ def _usage(readings: list[Reading]) -> Json:
 
 
 def _null(context: Json, failed: JudgeFailed) -> Judgement:
-    evidence = {**context, "settled_by": "failure", "null_class": failed.kind.value}
+    evidence = {**context, "settled_by": "failure", NULL_CLASS: failed.kind.value}
     if failed.kind.alarming:
         evidence["alarm"] = str(failed)
     log.warning("%s %s: %s", context["judge"], context["criterion"], failed)

@@ -7,21 +7,21 @@ ledger: outcomes, turns ──► panel of the new composition ──► compose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
-from tradewind.ledger.stored import Rescored, StoredGroup
+from tradewind.ledger.payloads import LostPayload
+from tradewind.ledger.stored import Rescored, StoredGroup, StoredRollout
 from tradewind.rewards.compose import compose_group
 from tradewind.rewards.config import Composition
-from tradewind.rewards.panel import ATTEMPTS, Panel
+from tradewind.rewards.panel import ATTEMPTS, Panel, ReadTurns
 from tradewind.rewards.trust.statistics import Interval, bootstrap
 from tradewind.types.episode import Episode
-from tradewind.types.ids import RolloutId
 from tradewind.types.record import Json, Record
-from tradewind.types.turn import Turn
+from tradewind.types.score import Score
+from tradewind.types.task import Task
 
-ReadTurns = Callable[[RolloutId], Sequence[Turn]]
 SEED = 0
 """Of the bootstrap: the same rollouts give the same interval."""
 
@@ -140,19 +140,26 @@ def compare(
 def _again(
     group: StoredGroup, panel: Panel, read_turns: ReadTurns, attempts: int
 ) -> list[Rescored]:
-    graded = []
-    for rollout in group.rollouts:
-        turns = tuple(read_turns(rollout.rollout_id)) if panel.needs_turns else ()
-        episode = Episode(
-            rollout_id=rollout.rollout_id, task=group.task, outcome=rollout.outcome, turns=turns
-        )
-        graded.append(panel.score(episode, attempts))
+    graded = [_scored(r, group.task, panel, read_turns, attempts) for r in group.rollouts]
     composed = compose_group(panel.composition, graded, group.factors)
     rewards = composed.rewards or (None,) * len(graded)
     return [
         Rescored(rollout.rollout_id, tuple(scores), reward)
         for rollout, scores, reward in zip(group.rollouts, graded, rewards, strict=True)
     ]
+
+
+def _scored(
+    rollout: StoredRollout, task: Task, panel: Panel, read_turns: ReadTurns, attempts: int
+) -> list[Score]:
+    """Nulls if its turns are lost."""
+    name = rollout.rollout_id
+    try:
+        turns = panel.read(read_turns, name)
+    except LostPayload as error:
+        return panel.lost(name, error)
+    episode = Episode(rollout_id=name, task=task, outcome=rollout.outcome, turns=turns)
+    return panel.score(episode, attempts)
 
 
 def _of_group(group: StoredGroup, after: Sequence[Rescored]) -> Iterator[Change]:
