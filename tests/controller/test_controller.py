@@ -7,7 +7,9 @@ import threading
 
 import pytest
 
+from tradewind.pool.reporter import ReportAnswer
 from tradewind.types import Stalled
+from tradewind.types.trust import Pause
 
 
 def test_a_lease_holds_what_the_agent_needs_and_no_answer(world):
@@ -104,6 +106,22 @@ def test_no_more_groups_are_open_than_staleness_allows(world):
     w.pool(1)
     assert w.lease() is not None
     assert w.ledger.outstanding() == 4
+
+
+def test_pools_are_told_where_an_alarm_sends_them_and_status_says_so(world):
+    w = world()
+    assert "order" not in w.pool().json()
+    w.ledger.pause_training(Pause(alarm="judged", cause="tone fell", at=1.0, pools=3))
+    for name in ("paris", "oregon"):
+        answer = w.pool(5, name, pinned=3)
+        assert answer.json()["order"] == {"number": 1, "version": 3}
+        assert ReportAnswer.model_validate_json(answer.content).order is not None
+    shown = w.status()
+    assert [pool["pinned"] for pool in shown["pools"]] == [3, 3]
+    (wait, *_) = shown["waits"]
+    assert "tone fell; pools go back to version 3 (owner: you)" in wait["sentence"]
+    w.ledger.resume_training(2.0, "ana")
+    assert w.pool().json()["order"] == {"number": 2, "version": None}
 
 
 def test_no_pool_no_group(world):

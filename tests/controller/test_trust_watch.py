@@ -14,7 +14,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.trust import Judge
 from tradewind.rewards.config import Composition
-from tradewind.types import Outcome, PoolReport, Score, Task, WeightVersion
+from tradewind.types import Outcome, PoolOrder, PoolReport, Score, Step, Task, WeightVersion
 from tradewind.types.trust import Probe, TrustState
 
 POOL = PoolReport(
@@ -107,6 +107,22 @@ class Desk:
 
     def events(self, kind: str) -> list[str]:
         return [event.detail for event in self.ledger.events() if event.kind == kind]
+
+    def train(self, version: int) -> None:
+        """A step on the group that is closed."""
+        (group, *_) = self.ledger.newest_groups(1, 0.0)
+        made = {"version": version, "state_id": f"s{version}", "parent_state_id": f"s{version - 1}"}
+        self.ledger.commit_step(
+            Step(
+                step=version - 1,
+                version=version,
+                group_ids=(group.group_id,) if version == 1 else (),
+                metrics={},
+                seconds=1.0,
+                committed_at=time.time(),
+            ),
+            WeightVersion(**made, manifest="m", stage="rl", bytes_shipped=1, bytes_full=1),
+        )
 
     def make_room(self) -> None:
         """As if the closed group had been trained."""
@@ -204,6 +220,30 @@ def test_a_person_lets_it_go_on_and_it_does_not_pause_for_the_same_again(desk):
     d.rounds.round()
     assert d.ledger.paused() is None
     assert d.rounds.facts().training
+
+
+def test_a_judge_that_trained_versions_sends_the_pools_back_to_before_its_first_verdict(desk):
+    """Issue: alarms that pause, quarantine or roll back."""
+    d = desk({"good": 1.0, "bad": 1.0}, alarms={"judged": "roll_back"})
+    earn_trust(d)
+    for version in (1, 2):
+        d.train(version)
+    d.rounds.round()
+    assert d.ledger.paused() is None
+    d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
+    for _ in range(3):
+        d.rounds.round()
+    pause = d.ledger.paused()
+    assert pause is not None and (pause.alarm, pause.pools) == ("judged", 0)
+    assert "versions 1 to 2 were trained with verdicts of bad" in pause.cause
+    assert d.ledger.pool_order() == PoolOrder(number=1, version=0), "said once"
+    (wait, *_) = waits(d.rounds.facts(), ControllerConfig())
+    assert "pools go back to version 0" in wait.because and wait.owner == "you"
+    assert d.events("pools.sent_back") == ["to version 0"]
+    d.ledger.resume_training(time.time(), "ana")
+    d.rounds.round()
+    assert d.ledger.paused() is None
+    assert d.ledger.pool_order() == PoolOrder(number=2, version=None)
 
 
 def test_judges_that_nobody_knows_yet_do_not_pause(desk):

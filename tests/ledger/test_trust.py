@@ -10,7 +10,7 @@ from tradewind.rewards.trust.config import TrustConfig
 from tradewind.rewards.trust.faults import find_faults
 from tradewind.rewards.trust.reading import read_evidence
 from tradewind.run.judged import judged_chart, judged_figures, read_curves
-from tradewind.types import Composed, Score, UserError
+from tradewind.types import Composed, PoolOrder, Score, UserError
 from tradewind.types.trust import Label, Pause, Probe, Standing, TrustState
 
 
@@ -161,8 +161,27 @@ def test_a_pause_has_one_cause_and_ends_once(play):
     assert play.ledger.resume_training(7.0, "ana") == pause
     assert play.ledger.resume_training(8.0, "ana") is None
     assert (play.ledger.paused(), play.ledger.resumed_at()) == (None, 7.0)
+    assert play.ledger.pool_order() is None, "nobody sent the pools anywhere"
     kinds = [e.kind for e in play.ledger.events() if e.kind.startswith("training.")]
     assert kinds == ["training.paused", "training.resumed"]
+
+
+def test_a_pause_that_sends_pools_further_back_takes_the_place_of_the_one_that_is_there(play):
+    ledger = play.ledger
+    at = {"cause": "c", "at": 5.0}
+    assert ledger.pause_training(Pause(alarm="nulls", **at))
+    assert ledger.pause_training(Pause(alarm="judged", pools=7, **at))
+    assert not ledger.pause_training(Pause(alarm="jump", pools=8, **at)), "a shorter way back"
+    assert ledger.pause_training(Pause(alarm="judged", pools=4, **at))
+    assert not ledger.pause_training(Pause(alarm="judged", pools=4, **at)), "said once"
+    assert ledger.paused().pools == 4
+    assert ledger.pool_order() == PoolOrder(number=2, version=4)
+    sent = [e.detail for e in ledger.events() if e.kind == "pools.sent_back"]
+    assert sent == ["to version 7", "to version 4"]
+    ledger.resume_training(7.0, "ana")
+    assert ledger.pool_order() == PoolOrder(number=3, version=None), "they follow again"
+    assert ledger.pause_training(Pause(alarm="nulls", **at)) and ledger.resume_training(8.0, "ana")
+    assert ledger.pool_order().number == 3, "this pause sent nobody anywhere"
 
 
 def test_windows_hold_the_newest_groups_and_nulls(play):

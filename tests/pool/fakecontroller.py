@@ -21,6 +21,7 @@ class FakeController:
         self.reports: queue.Queue[PoolReport] = queue.Queue()
         self.acknowledge = True
         self.stop = False
+        self.order: dict[str, int | None] | None = None
         self.status = 200
         outer = self
 
@@ -34,6 +35,7 @@ class FakeController:
                 answer = {
                     "acknowledged": versions if outer.acknowledge else [],
                     "stop": outer.stop,
+                    "order": outer.order,
                 }
                 data = json.dumps(answer).encode()
                 self.send_response(outer.status if allowed else 401)

@@ -174,6 +174,22 @@ def test_a_pool_can_only_be_sent_back_by_a_restart(
         controller.wait_for(PoolState.SERVING, 4)
 
 
+def test_an_alarm_sends_a_pool_back_and_what_is_published_meanwhile_changes_nothing(
+    pool_url: str, history: Any, controller: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_POOL_KEY", KEY)
+    for _ in range(2):
+        history.publish_next()
+    controller.wait_for(PoolState.SERVING, 2)
+    controller.order = {"number": 1, "version": 1}
+    assert controller.wait_for(PoolState.SERVING, 1).pinned == 1
+    history.publish_next()
+    assert go_to(pool_url, 2, WAIT_S).version == 2, "a person's word is not overruled"
+    controller.wait_for(PoolState.SERVING, 2)
+    controller.order = {"number": 2, "version": None}
+    assert controller.wait_for(PoolState.SERVING, 3).pinned is None
+
+
 def test_a_pool_is_sent_to_what_is_no_version_or_by_a_stranger(
     pool_url: str, history: Any, controller: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from judge_bench import Bench, bench, criterion, exhibit
 
 from tradewind.rewards.criteria.criterion import Rubric
 from tradewind.rewards.judges.failure import JudgeFailed
-from tradewind.rewards.judges.pairwise import Comparison, compare
+from tradewind.rewards.judges.pairwise import Comparison, compare, preferred_place
 
 OSLO, LONG = "It is Oslo.", "It is probably some city or other, as far as one can tell."
 
@@ -48,6 +49,24 @@ def test_a_preference_for_a_place_is_a_tie_and_has_a_name(place: str) -> None:
     with bench(lambda *_: reply(place, "It is")) as it:
         found = compared(it)
     assert found.winner is None and not found.consistent and found.place == place
+
+
+@pytest.mark.parametrize(("leaning", "named"), [(0.0, None), (0.5, "first")])
+def test_a_planted_position_bias_is_named_and_an_unsure_judge_is_not(leaning, named) -> None:
+    """Half of the pairs are too hard for it: there it guesses, or takes what stands first."""
+    rng = random.Random(5)
+
+    def script(_: str, artefact: str, number: int) -> str:
+        first, _, _second = artefact.partition("\n\n")
+        if rng.random() < leaning:
+            return reply("first", first[:5])
+        place = "first" if first.startswith("Right") else "second"
+        return reply(place if rng.random() < 0.5 else rng.choice(["first", "second"]), "wor")
+
+    with bench(script) as it:
+        pairs = [(f"Right, work {n}.", f"Wrong, work {n}.") for n in range(40)]
+        found = [compared(it, *(p if n % 2 else p[::-1])) for n, p in enumerate(pairs)]
+    assert preferred_place(found) == named
 
 
 def test_a_tie_both_times_is_consistent() -> None:

@@ -109,8 +109,9 @@ def test_a_wrong_line_is_a_sentence_and_nothing_is_imported(run, tmp_path, line,
 
 def test_a_pause_is_shown_and_ended(run):
     folder, ledger = run
-    ledger.pause_training(Pause(alarm="nulls", cause="31 of 100 were null", at=3.0))
-    assert "training is paused" in call(str(folder)).output
+    ledger.pause_training(Pause(alarm="nulls", cause="31 of 100 were null", at=3.0, pools=7))
+    shown = " ".join(call(str(folder)).output.split())
+    assert "training is paused" in shown and "pools go back to version 7" in shown
     assert "it was nulls" in call("resume", str(folder)).output
     assert ledger.paused() is None
     assert "not paused" in call("resume", str(folder)).output

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tradewind.run.weights import app
 from tradewind.types import UserError
 from tradewind.weights.bucket import Bucket
+from tradewind.weights.checkpoint import read_folder, write_file
 from tradewind.weights.ladder import Ladder
 from tradewind.weights.publish import Publisher
 from tradewind.weights.serving import serving_version
@@ -108,3 +109,31 @@ def test_a_key_pair_fits_together() -> None:
 def test_an_empty_bucket_gets_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there are no versions in this bucket"):
         call("history", tmp_path.as_uri())
+
+
+def test_a_version_becomes_a_checkpoint_that_a_new_run_begins_from(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    model, out = folder / "model", folder / "out"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "llama"}')
+    (model / "tokenizer.json").write_text("{}")
+    draw = np.random.default_rng(0)
+    base = TensorSet({"w": draw.integers(0, 2**15, 64, np.uint16)}, {"w": "BF16"})
+    write_file(model / "model.safetensors", base)
+    store = Bucket.open((folder / "bucket").as_uri())
+    publisher, parent, old = Publisher(store, "r1"), None, base
+    for version in range(3):
+        new = TensorSet({"w": base["w"] ^ np.uint16(version)}, {"w": "BF16"})
+        parent = publisher.publish(version, parent, old, new, "rl" if version else "base")
+        publisher.announce(parent)
+        old = new
+    where = ("--model", str(model), "--out", str(out))
+    assert "version 1" in call("export", store.url, "1", *where)
+    assert np.array_equal(read_folder(out)["w"], base["w"] ^ np.uint16(1))
+    assert (out / "config.json").read_text() == '{"model_type": "llama"}'
+    with pytest.raises(UserError, match="there already"):
+        call("export", store.url, "2", *where)
+    with pytest.raises(UserError, match="not the base checkpoint"):
+        call("export", store.url, "2", "--model", str(out), "--out", str(folder / "other"))

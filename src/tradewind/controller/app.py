@@ -114,14 +114,17 @@ class Routes:
         return _json(view)
 
     async def pool_report(self, request: Request) -> Response:
-        """`POST /v1/pools/report`: which versions' proofs are on record."""
+        """`POST /v1/pools/report`: whose proofs are on record, and where it shall go."""
         self._keys.require(request, "pool")
         report = await self._body(request, PoolReport)
         try:
             acknowledged = await self._controller.report(report)
         except UserError as error:
             return JSONResponse({"error": str(error), "acknowledged": [], "stop": True}, 409)
-        return JSONResponse({"acknowledged": acknowledged, "stop": False})
+        answer: dict[str, object] = {"acknowledged": acknowledged, "stop": False}
+        if (order := await self._controller.call(self._ledger.pool_order)) is not None:
+            answer["order"] = order.model_dump()
+        return JSONResponse(answer)
 
     async def request_eval(self, request: Request) -> Response:
         """`POST /v1/evals`: 202; 409 if the name is taken by another evaluation."""

@@ -90,7 +90,7 @@ class Rounds:
         self._ledger.beat(
             Beat(
                 process="controller",
-                doing=doing if paused is None else f"training is paused: {paused.cause}",
+                doing=doing if paused is None else f"training is {paused.sentence}",
                 waiting_for=None if paused is None else PAUSE_ENDS,
                 owner=None if paused is None else "you",
                 since=self._since if paused is None else paused.at,

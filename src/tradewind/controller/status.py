@@ -59,6 +59,7 @@ def _pool(facts: Facts, config: ControllerConfig, pool: PoolReport) -> Json:
     return {
         "pool": pool.pool,
         "version": pool.version,
+        "pinned": pool.pinned,
         "lag": facts.counts.version - pool.version,
         "state": pool.state.value,
         "detail": pool.detail,

@@ -9,7 +9,7 @@ from tradewind.controller.config import ControllerConfig
 from tradewind.ledger.ledger import Ledger
 from tradewind.rewards.compose import nothing_left
 from tradewind.rewards.config import Composition
-from tradewind.rewards.trust.alarms import Action, Alarm, Window, ring
+from tradewind.rewards.trust.alarms import Action, Alarm, Trained, Window, ring
 from tradewind.rewards.trust.keeping import update_standings
 from tradewind.types.beat import Event
 from tradewind.types.trust import Pause, Standing, TrustState
@@ -69,6 +69,7 @@ class TrustWatch:
             watched=ledger.newest_watched(config.alarms.watched_window, since, self._watchers()),
             delivery=ledger.newest_delivery(config.alarms.null_window, since),
             untrusted=self._untrusted(since),
+            trained=self._trained(since),
         )
 
     def _all_new(self, alarm: Alarm) -> bool:
@@ -102,10 +103,7 @@ class TrustWatch:
 
     def _say_what_it_trained(self, fallen: Standing, now: float) -> None:
         """Which versions a judge had a part in that is quarantined now, and the way back."""
-        history = self._ledger.standings(fallen.signal)
-        weighed = [s.at for s in history if s.version == fallen.version and s.factor > 0]
-        steps = self._ledger.steps() if weighed else []
-        trained = [step.version for step in steps if step.committed_at > weighed[0]]
+        trained = self._trained_by(fallen)
         if not trained:
             return
         before = trained[0] - 1
@@ -123,15 +121,36 @@ class TrustWatch:
             )
         )
 
+    def _trained(self, since: float) -> Trained | None:
+        """The same of all judges that have fallen since a person last let training go on."""
+        fallen = {
+            name: self._trained_by(found)
+            for name, found in self._standings().items()
+            if found.state is TrustState.QUARANTINED and found.at > since
+        }
+        versions = [version for trained in fallen.values() for version in trained]
+        if not versions:
+            return None
+        names = tuple(name for name, trained in fallen.items() if trained)
+        return Trained(names, min(versions), max(versions))
+
+    def _trained_by(self, fallen: Standing) -> list[int]:
+        """Versions that were committed while a judge had weight, between its last two falls."""
+        history = [s for s in self._ledger.standings(fallen.signal) if s.version == fallen.version]
+        falls = [s.at for s in history if s.state is TrustState.QUARANTINED and s.at < fallen.at]
+        weighed = [s.at for s in history if s.factor > 0 and s.at > max(falls, default=0.0)]
+        return self._ledger.versions_since(weighed[0]) if weighed else []
+
     def _standings(self) -> dict[str, Standing]:
         found = [self._ledger.standing(j.signal, j.version) for j in self._ledger.judges()]
         return {standing.signal: standing for standing in found if standing is not None}
 
     def _heed(self, alarm: Alarm, now: float) -> None:
-        if alarm.action is Action.PAUSE:
-            pause = Pause(alarm=alarm.name, cause=alarm.sentence, at=now)
+        if alarm.pauses:
+            back_to = alarm.back_to if alarm.action is Action.ROLL_BACK else None
+            pause = Pause(alarm=alarm.name, cause=alarm.sentence, at=now, pools=back_to)
             if self._ledger.pause_training(pause):
-                log.error("training is paused: %s", alarm.sentence)
+                log.error("training is %s", pause.sentence)
         elif alarm.name not in self._rung or self._all_new(alarm):
             self._named.update(alarm.rollouts)
             log.warning("%s: %s", alarm.name, alarm.sentence)

@@ -32,7 +32,7 @@ def waits(facts: Facts, config: ControllerConfig) -> list[Wait]:
     """Every wait there is a reason for; empty if everybody has work or nothing is to be done."""
     found = []
     if facts.paused is not None:
-        because = f"paused by the alarm {facts.paused.alarm!r}: {facts.paused.cause}"
+        because = facts.paused.sentence
         found.append(Wait(process="training", waiting_for=PAUSE_ENDS, because=because, owner="you"))
     missing = config.groups_per_step - facts.closed
     if facts.steps_to_come and missing > 0:

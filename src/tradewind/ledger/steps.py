@@ -159,6 +159,12 @@ class Steps(Database):
             found = [_step_of(conn, number) for number in numbers]
         return [step for step in found if step is not None]
 
+    def versions_since(self, at: float) -> list[int]:
+        """Versions that steps committed after `at` (Unix seconds), oldest first."""
+        query = select(steps.c.version).where(steps.c.committed_at > at).order_by(steps.c.step)
+        with self.read() as conn:
+            return list(conn.execute(query).scalars())
+
     def versions(self) -> list[WeightVersion]:
         """All committed versions, oldest first."""
         with self.read() as conn:

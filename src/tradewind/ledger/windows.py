@@ -17,8 +17,10 @@ from tradewind.types.ids import GroupId, RolloutId
 from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.record import Json
 from tradewind.types.trust import Pause
+from tradewind.types.weights import PoolOrder
 
 PAUSED, RESUMED = "training_paused", "training_resumed_at"
+ORDER = "pool_order"
 """Keys of the run table."""
 
 
@@ -40,6 +42,8 @@ class RewardedGroup:
     group_id: GroupId
     task_id: str
     rollouts: tuple[RewardedRollout, ...]
+    version: int = 0
+    """Oldest policy version that sampled any of it."""
 
     @property
     def mean(self) -> float:
@@ -82,7 +86,7 @@ class Windows(Database):
     def newest_groups(self, n: int, since: float) -> list[RewardedGroup]:
         """The newest `n` training groups that closed after `since`, oldest first."""
         newest = (
-            select(groups.c.group_id, groups.c.task_id)
+            select(groups.c.group_id, groups.c.task_id, groups.c.opened_version)
             .where(
                 groups.c.purpose == Purpose.TRAIN.value,
                 groups.c.state.in_([GroupState.CLOSED.value, GroupState.CONSUMED.value]),
@@ -93,9 +97,15 @@ class Windows(Database):
         )
         with self.read() as conn:
             rows = conn.execute(newest).all()
-            members = _members(conn, newest.with_only_columns(groups.c.group_id))
+            ids = newest.with_only_columns(groups.c.group_id)
+            members, sampled = _members(conn, ids), _oldest(conn, ids)
         return [
-            RewardedGroup(row.group_id, row.task_id, tuple(members[row.group_id]))
+            RewardedGroup(
+                row.group_id,
+                row.task_id,
+                tuple(members[row.group_id]),
+                sampled.get(row.group_id, row.opened_version),
+            )
             for row in reversed(rows)
             if row.group_id in members
         ]
@@ -169,18 +179,27 @@ class Windows(Database):
         return Delivery(sum(tokens.values()), tokens.get(True, 0))
 
     def pause_training(self, pause: Pause) -> bool:
-        """Stop opening and leasing training groups; False if it is paused already."""
+        """Stop opening and leasing training groups; False if it is paused already.
+
+        A pause that sends the pools back, further than the one that is there, takes its place. The
+        order to the pools is written in the same transaction.
+        """
         with self.write() as conn:
-            if read_meta(conn, PAUSED):
+            known = read_meta(conn, PAUSED)
+            if known and not _further(pause, Pause.model_validate(known)):
                 return False
             put(conn, run, {"key": PAUSED}, {"value": pause.model_dump(mode="json")})
             note(conn, "training.paused", pause.alarm, pause.cause)
+            if pause.pools is not None:
+                _order(conn, pause.pools)
+                note(conn, "pools.sent_back", pause.alarm, f"to version {pause.pools}")
         return True
 
     def resume_training(self, now: float, who: str) -> Pause | None:
         """Let training go on; what it was paused for, or None if it was not.
 
-        Alarms look only at what comes after `now`.
+        Alarms look only at what comes after `now`. Pools that were sent back follow the newest
+        version again.
         """
         with self.write() as conn:
             known = read_meta(conn, PAUSED)
@@ -190,7 +209,15 @@ class Windows(Database):
             put(conn, run, {"key": RESUMED}, {"value": now})
             pause = Pause.model_validate(known)
             note(conn, "training.resumed", pause.alarm, f"by {who}")
+            if pause.pools is not None:
+                _order(conn, None)
         return pause
+
+    def pool_order(self) -> PoolOrder | None:
+        """Where pools were last sent by an alarm or its end; None if none ever was."""
+        with self.read() as conn:
+            known = read_meta(conn, ORDER)
+        return None if known is None else PoolOrder.model_validate(known)
 
     def paused(self) -> Pause | None:
         """Why training is paused, if it is."""
@@ -204,6 +231,18 @@ class Windows(Database):
             return float(read_meta(conn, RESUMED) or 0.0)
 
 
+def _further(pause: Pause, known: Pause) -> bool:
+    """Whether a pause sends pools back further than the one that is there."""
+    return pause.pools is not None and (known.pools is None or pause.pools < known.pools)
+
+
+def _order(conn: Connection, version: int | None) -> None:
+    before = read_meta(conn, ORDER)
+    number = 1 if before is None else PoolOrder.model_validate(before).number + 1
+    value = PoolOrder(number=number, version=version).model_dump(mode="json")
+    put(conn, run, {"key": ORDER}, {"value": value})
+
+
 def _watched(rollout: RolloutId, reward: float, evidence: Json) -> WatchedRollout:
     """`acts` is the monitor's word, `call_count` that of the effort."""
     acts = evidence.get("acts", evidence.get("call_count"))
@@ -213,6 +252,17 @@ def _watched(rollout: RolloutId, reward: float, evidence: Json) -> WatchedRollou
         acts=acts if isinstance(acts, int) else None,
         touched=tuple(evidence.get("by_class") or ()),
     )
+
+
+def _oldest(conn: Connection, ids: Select[GroupId]) -> dict[GroupId, int]:
+    """The oldest version of any token, by group; groups without tokens are left out."""
+    rows = conn.execute(
+        select(rollouts.c.group_id, func.min(turns.c.oldest_version).label("oldest"))
+        .join(turns, turns.c.rollout_id == rollouts.c.rollout_id)
+        .where(rollouts.c.group_id.in_(ids), turns.c.oldest_version.is_not(None))
+        .group_by(rollouts.c.group_id)
+    )
+    return {row.group_id: row.oldest for row in rows}
 
 
 def _newest_graded(conn: Connection, n: int, since: float) -> list[AnyRow]:

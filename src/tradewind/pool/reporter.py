@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tradewind.pool.engine import Engine
 from tradewind.pool.status import PoolStatus
-from tradewind.types import Record
+from tradewind.types import PoolOrder, Record
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ class ReportAnswer(Record):
     """Versions whose attestations it has stored."""
     stop: bool = False
     """Whether the pool shall end."""
+    order: PoolOrder | None = None
+    """Where all pools shall go; an alarm sends them back, its end lets them follow again."""
 
 
 class Reporter:
@@ -36,6 +38,8 @@ class Reporter:
     ) -> None:
         self._client, self._status, self._engine = client, status, engine
         self._on_stop = on_stop
+        self._heeded = 0
+        """The newest order that was heeded; none in a process that has just begun."""
 
     def run(self, stop: threading.Event, every_s: float) -> None:
         """Reports until `stop`, at once when there is news."""
@@ -54,6 +58,7 @@ class Reporter:
             response.raise_for_status()
             answer = ReportAnswer.model_validate_json(response.content)
             self._status.acknowledge(answer.acknowledged)
+            self._heed(answer.order)
             if answer.stop:
                 log.info("the controller asks this pool to stop")
                 self._on_stop()
@@ -63,6 +68,15 @@ class Reporter:
         except (httpx.HTTPError, ValidationError) as error:
             trouble = f"the controller does not answer reports ({type(error).__name__}: {error})"
         self._status.trouble("controller", trouble)
+
+    def _heed(self, order: PoolOrder | None) -> None:
+        """Go where the controller says, once for each of its words."""
+        if order is None or order.number == self._heeded:
+            return
+        self._heeded = order.number
+        where = "the newest version" if order.version is None else f"version {order.version}"
+        log.warning("the controller sends this pool to %s", where)
+        self._status.pins(order.version)
 
 
 def controller_client(url: str, key: str) -> httpx.Client:

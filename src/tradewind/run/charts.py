@@ -97,16 +97,18 @@ def components_chart(readings: Sequence[ComponentReading]) -> str:
     steps = sorted({r.step for r in readings})
     shown = [(r, r.mean) for r in readings if r.mean is not None]
     low, high = min((y for _, y in shown), default=0.0), max((y for _, y in shown), default=1.0)
+    names = list(dict.fromkeys(r.name for r in readings))
+    longest = max(len(r.name) + len(r.role) for r in readings)
     plot = Plot(
         (0, max(1, steps[-1])),
         (min(0.0, low), max(1.0, high)),
         "RL step",
         "mean of each signal",
-        right=170,
+        width=1080,  # its card is as wide as two
+        height=280,
+        right=7.0 * (longest + len("* 0.00 ()")) + 14,
         whole_x=True,
     )
-    names = list(dict.fromkeys(r.name for r in readings))
-    ends: list[float] = []
     for number, name in enumerate(names):
         own = [(r, y) for r, y in shown if r.name == name]
         if not own:
@@ -115,12 +117,7 @@ def components_chart(readings: Sequence[ComponentReading]) -> str:
         points = [(float(r.step), y) for r, y in own]
         plot.line(points, colour)
         plot.dots(points, colour, [_component_hint(r) for r, _ in own])
-        at = plot.sy(points[-1][1])
-        while any(abs(at - taken) < 14 for taken in ends):
-            at += 14
-        ends.append(at)
-        words = f"{name} {points[-1][1]:.2f} ({own[-1][0].role})"
-        plot.marks.append(text(plot.sx(points[-1][0]) + 7, at + 4, words))
+        plot.label(*points[-1], f"{name} {points[-1][1]:.2f} ({own[-1][0].role})", colour)
     for step in changes(readings):
         x = plot.sx(step)
         plot.marks.append(

@@ -80,10 +80,10 @@ def judged_chart(signal: str, curve: Sequence[CurvePoint]) -> str:
     said = [(float(p.step), p.judged) for p in curve]
     plot.line(said, "--soft")
     plot.dots(said, "--soft", [f"step {p.step}: judged {p.judged:.3f}" for p in curve])
-    plot.label(*said[-1], f"judged {said[-1][1]:.2f}")
+    plot.label(*said[-1], f"judged {said[-1][1]:.2f}", "--soft")
     if known:
         plot.line(known, "--a")
-        plot.label(*known[-1], f"corrected {known[-1][1]:.2f}")
+        plot.label(*known[-1], f"corrected {known[-1][1]:.2f}", "--a")
     return plot.render(f"{signal}: judged and corrected means per RL step")
 
 

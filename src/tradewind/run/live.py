@@ -243,6 +243,8 @@ def _pools(pools: Sequence[PoolLine]) -> Table:
         table.add_column(name, justify="left" if words else "right", no_wrap=name != "state")
     for p in pools:
         state = p.detail or p.state if p.age_s < SILENT_S else f"silent for {p.age_s:.0f} s"
+        if p.pinned is not None:
+            state += f", stays at version {p.pinned}"
         cells = (
             p.version,
             p.lag,

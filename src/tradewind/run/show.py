@@ -25,7 +25,7 @@ def status_table(snapshot: Snapshot) -> RenderableType:
         table.add_row(beat.process, doing, beat.waiting_for or "", beat.owner or "", since)
     parts: list[RenderableType] = [panel(snapshot), table]
     if snapshot.paused is not None:
-        why = f"training is paused ({snapshot.paused.alarm}): {snapshot.paused.cause}"
+        why = f"training is {snapshot.paused.sentence}"
         parts.append(Text(f"{why}; to go on: tradewind trust resume RUN", style="bold red"))
     for judge in snapshot.judges:
         line = f"judge of {judge.signal}: {judge.state}, weight x {judge.factor:g}"

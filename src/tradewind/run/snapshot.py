@@ -41,6 +41,8 @@ class PoolLine(Record):
     detail: str | None
     age_s: float
     """Since its last report."""
+    pinned: int | None = None
+    """Version at which it was told to stay."""
 
 
 class Snapshot(Record):
@@ -233,5 +235,6 @@ def _pool_line(report: PoolReport, version: int, at: float) -> PoolLine:
         max_batch=report.max_batch,
         dtype=report.dtype,
         detail=report.detail,
+        pinned=report.pinned,
         age_s=max(0.0, at - report.at),
     )

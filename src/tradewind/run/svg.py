@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from html import escape
 
 Point = tuple[float, float]
+LABEL = 14.0
+"""Height of a line of text, in pixels."""
 
 
 def tag(name: str, content: str = "", **attributes: object) -> str:
@@ -89,6 +91,8 @@ class Plot:
     """Only whole numbers are labelled on the x axis."""
     y_label: Callable[[float], str] = lambda value: f"{value:g}"
     marks: list[str] = field(default_factory=list)
+    labels: list[float] = field(default_factory=list)
+    """Heights of the direct labels so far."""
 
     @property
     def sx(self) -> Scale:
@@ -141,9 +145,20 @@ class Plot:
             )
         )
 
-    def label(self, x: float, y: float, words: str) -> None:
-        """Direct label at the right of a point."""
-        self.marks.append(text(self.sx(x) + 7, self.sy(y) + 4, words))
+    def label(self, x: float, y: float, words: str, colour: str | None = None) -> None:
+        """Direct label at the right of a point, moved if another one is there; with a dot of its
+        line's colour if lines are close.
+        """
+        wanted, bottom = self.sy(y), self.height - 40
+        places = [wanted + LABEL * way for n in range(20) for way in (n, -n)]
+        free = (at for at in places if 8 <= at <= bottom and not self._taken(at))
+        at = next(free, wanted)
+        self.labels.append(at)
+        dot = tag("tspan", "\N{BLACK CIRCLE} ", style=f"fill:var({colour})") if colour else ""
+        self.marks.append(tag("text", dot + escape(words), x=self.sx(x) + 7, y=at + 4))
+
+    def _taken(self, at: float) -> bool:
+        return any(abs(at - other) < LABEL - 0.1 for other in self.labels)
 
     def rule(self, y: float, words: str) -> None:
         """A dashed horizontal reference with its label at the right."""

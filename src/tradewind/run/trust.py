@@ -65,7 +65,7 @@ def show(run: Place, as_json: AsJson = False) -> None:
         return
     console = Console()
     if paused is not None:
-        console.print(f"[bold red]training is paused[/] by {paused.alarm!r}: {paused.cause}")
+        console.print(f"[bold red]training is[/] {paused.sentence}", highlight=False)
     if not rows:
         console.print("no judge has been asked in this run")
         return
@@ -103,7 +103,7 @@ def label(
 
 @app.command()
 def resume(run: Place) -> None:
-    """Let training go on after an alarm has paused it."""
+    """Let training go on after an alarm has paused it; pools follow the newest version again."""
     with _ledger(run) as ledger:
         pause = ledger.resume_training(time.time(), getpass.getuser())
     print("training was not paused" if pause is None else f"training goes on; it was {pause.alarm}")

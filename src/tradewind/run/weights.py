@@ -1,10 +1,11 @@
-"""`tradewind weights`: look at a bucket of versions, promote one, send a pool to one, delete what
-nobody needs.
+"""`tradewind weights`: look at a bucket of versions, promote one, send a pool to one, write one as
+a checkpoint, delete what nobody needs.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Annotated
@@ -14,16 +15,20 @@ from rich.console import Console
 from rich.table import Table
 
 from tradewind.run.goto import go_to
+from tradewind.run.model import check_model_folder, fresh_folder
 from tradewind.types import UserError
 from tradewind.weights import pointer
 from tradewind.weights.bucket import Bucket, NotInBucket
 from tradewind.weights.chain import read_base
+from tradewind.weights.checkpoint import SINGLE, read_folder, write_file
 from tradewind.weights.collect import GRACE_S, KEEP, Collector, Garbage, find_garbage
+from tradewind.weights.follow import Follower
 from tradewind.weights.manifest import pointer_key
 from tradewind.weights.publish import Publisher
 from tradewind.weights.serving import promote as promote_version
 from tradewind.weights.serving import serving_version
 from tradewind.weights.signing import VARIABLE, Signer, new_key
+from tradewind.weights.state import State
 
 app = typer.Typer(
     help="Look at weight versions, promote one, send a pool to one, delete what nobody needs.",
@@ -116,6 +121,36 @@ def send(
     report = go_to(pool, None if version == "newest" else int(version), wait)
     stays = "stays there" if report.pinned is not None else "follows the newest"
     print(f"pool {report.pool} serves version {report.version} and {stays}")
+
+
+@app.command()
+def export(
+    bucket: Url,
+    version: Annotated[int, typer.Argument(min=0, help="An announced one.")],
+    model: Annotated[Path, typer.Option(metavar="DIR", help="Base checkpoint: runs/NAME/model.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is not there yet.")],
+) -> None:
+    """Write a version as a checkpoint folder: a new run begins from it with `[model] path`."""
+    if out.exists():
+        raise UserError("this is there already", value=str(out), fix="give a new folder")
+    store = Bucket.open(bucket)
+    check_model_folder(model)
+    state = State.of(0, read_folder(model))
+    run_id = _run_id(store)
+    if state.state_id != read_base(store, run_id=run_id).state_id:
+        raise UserError(
+            "this is not the base checkpoint of that bucket's run",
+            value=str(model),
+            fix="give runs/NAME/model of the same run",
+        )
+    if version:
+        state = Follower(store, state, run_id=run_id).stage(version).state
+    with fresh_folder(out) as scratch:
+        for file in model.iterdir():
+            if file.is_file() and ".safetensors" not in file.name:
+                shutil.copy(file, scratch / file.name)
+        write_file(scratch / SINGLE, state.tensors)
+    print(f"version {version} ({state.state_id[:15]}) is in {out}")
 
 
 @app.command()

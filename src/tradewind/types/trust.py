@@ -127,3 +127,11 @@ class Pause(Record):
     alarm: str
     cause: str
     at: float
+    pools: int | None = None
+    """Version to which the pools were sent back; None: they serve what they served."""
+
+    @property
+    def sentence(self) -> str:
+        """Which alarm, why, and what else was done."""
+        said = f"paused by the alarm {self.alarm!r}: {self.cause}"
+        return said if self.pools is None else f"{said}; pools go back to version {self.pools}"

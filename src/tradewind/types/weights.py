@@ -93,6 +93,15 @@ class GoTo(Record):
     """Where the pool goes and stays, back or forward; None: to the newest, as before."""
 
 
+class PoolOrder(GoTo):
+    """Where the controller wants all pools; each heeds a number once, so that who sends one of them
+    elsewhere by hand is not overruled. Example: `PoolOrder(number=1, version=7)`.
+    """
+
+    number: int
+    """Counts up; a pool that starts again heeds the newest."""
+
+
 class PoolReport(Record):
     """Sent by each pool to the controller about once a second; the gateway routes by it."""
 

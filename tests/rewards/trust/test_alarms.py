@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
+from pydantic import ValidationError
+
 from tradewind.ledger.windows import GradedNull, RewardedGroup, RewardedRollout
-from tradewind.rewards.trust.alarms import Action, AlarmConfig, Window, ring
+from tradewind.rewards.trust.alarms import Action, AlarmConfig, Trained, Window, ring
 
 CONFIG = AlarmConfig()
 
@@ -16,7 +19,7 @@ def group(number: int, rewards: list[float], tokens: list[int] | None = None) ->
         RewardedRollout(f"g{number:06d}-r{i}", reward, lengths[i], 1)
         for i, reward in enumerate(rewards)
     )
-    return RewardedGroup(f"g{number:06d}", f"t{number}", members)
+    return RewardedGroup(f"g{number:06d}", f"t{number}", members, version=number // 16)
 
 
 def steady(n: int, seed: int = 1, rate: float = 0.5) -> list[RewardedGroup]:
@@ -29,6 +32,9 @@ def steady(n: int, seed: int = 1, rate: float = 0.5) -> list[RewardedGroup]:
         )
         for number in range(n)
     ]
+
+
+LEAPT = [*steady(384), *[group(384 + i, [1.0] * 8) for i in range(16)]]
 
 
 def rung(window: Window, config: AlarmConfig = CONFIG) -> dict[str, Action]:
@@ -83,11 +89,38 @@ def test_what_is_off_does_not_ring():
 
 
 def test_a_leap_of_the_mean_reward_shows_the_rollouts_to_look_at():
-    leapt = [*steady(92), *[group(92 + i, [1.0] * 8) for i in range(4)]]
-    (alarm,) = ring(Window(groups=leapt, groups_per_step=4), CONFIG)
-    assert alarm.name == "jump" and "g000092-r0" in alarm.sentence
-    stopped = AlarmConfig(jump=Action.PAUSE)
-    assert rung(Window(groups=leapt, groups_per_step=4), stopped) == {"jump": Action.PAUSE}
+    leapt = Window(groups=LEAPT, groups_per_step=16)
+    (alarm,) = ring(leapt, CONFIG)
+    assert alarm.name == "jump" and "g000384-r0" in alarm.sentence
+    assert alarm.action is Action.WARN, "with so few groups in a step"
+    assert rung(leapt, AlarmConfig(jump_groups=16)) == {"jump": Action.PAUSE}
+
+
+def test_a_leap_can_send_pools_back_to_before_the_policy_that_made_it():
+    config = AlarmConfig(jump=Action.ROLL_BACK, jump_groups=16)
+    (alarm,) = ring(Window(groups=LEAPT, groups_per_step=16), config)
+    assert alarm.pauses and alarm.back_to == 23, "version 24 sampled the groups that leapt"
+
+
+def test_what_cannot_say_from_when_on_cannot_roll_back():
+    with pytest.raises(ValidationError, match=r"nulls cannot be 'roll_back'.*use 'pause'"):
+        AlarmConfig(nulls=Action.ROLL_BACK)
+
+
+def test_a_lucky_draw_of_tasks_is_no_leap_where_most_earn_nothing():
+    """Most steps earn nothing, so the robust spread of earlier leaps is 0."""
+    rng = random.Random(3)
+    sparse = [group(n, [float(rng.random() < 0.03)] * 8) for n in range(184)]
+    lucky = [group(184 + i, [float(i < 3)] * 8) for i in range(8)]
+    assert "jump" not in rung(Window(groups=[*sparse, *lucky], groups_per_step=8))
+
+
+def test_verdicts_of_fallen_judges_name_the_version_before_them():
+    window = Window(trained=Trained(("tone",), first=7, last=9), untrusted="tone is quarantined")
+    assert [a.name for a in ring(window, CONFIG)] == ["untrusted"]
+    for config in (AlarmConfig(judged=Action.ROLL_BACK), AlarmConfig(untrusted=Action.ROLL_BACK)):
+        alarm = ring(window, config)[0]
+        assert (alarm.action, alarm.back_to) == (Action.ROLL_BACK, 6)
 
 
 def test_learning_is_no_leap():

@@ -10,12 +10,15 @@ of it. Rewards are pointwise; this is for studies of judges.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 from tradewind.rewards.criteria.criterion import Criterion, Evidence, Rubric, Scope
 from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.blank import why_blank
 from tradewind.rewards.judges.judge import Judge
+from tradewind.rewards.trust.statistics import mcnemar
 from tradewind.types.record import Record
 
 LEVELS = ("tie", "first", "second")
@@ -58,6 +61,18 @@ def compare(
     other = judge.read(rubric, asked, _pair(b, a)).reply.level
     won: dict[tuple[str, str], Side] = {("first", "second"): "a", ("second", "first"): "b"}
     return Comparison(winner=won.get((one, other)), answers=(one, other))
+
+
+def preferred_place(comparisons: Sequence[Comparison], level: float = 0.999) -> str | None:
+    """The place that a judge leans to, whatever stands there; None if chance explains it.
+
+    A judge that is merely unsure names either place equally often in both orders (McNemar's test).
+    """
+    leaning = Counter(found.place for found in comparisons)
+    first, second = leaning["first"], leaning["second"]
+    if mcnemar(first, second).p >= 1 - level:
+        return None
+    return "first" if first > second else "second"
 
 
 def pairwise(criterion: Criterion) -> Criterion:

@@ -8,6 +8,7 @@
     touched    full reward with signs of an exploit: tests read, caches opened
     delivered  too few of the sampled tokens reached their agents
     untrusted  a judge was quarantined and no signal is left that can be believed
+    judged     a judge was quarantined that versions were trained with
 
 Judges have alarms of their own (`faults.py`). `idle` and `touched` need a behaviour signal or a
 monitor in the composition. The gateway watches delivered tokens, too, but it stops nothing.
@@ -15,14 +16,15 @@ monitor in the composition. The gateway watches delivered tokens, too, but it st
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from statistics import mean, median
+from statistics import mean, median, variance
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tradewind.ledger.windows import Delivery, GradedNull, RewardedGroup, WatchedRollout
 from tradewind.rewards.trust.statistics import spearman_within, wilson_lower
@@ -31,6 +33,8 @@ from tradewind.types.outcome import OutcomeStatus
 
 _MAD_TO_SIGMA = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
+CAN_ROLL_BACK = ("jump", "untrusted", "judged")
+"""Alarms that know which version was the last good one."""
 SHOWN = 5
 """Rollouts that a sentence names."""
 
@@ -43,6 +47,9 @@ class Action(StrEnum):
     """An event, a line in the log."""
     PAUSE = "pause"
     """No training group is opened or leased until a person lets it go on."""
+    ROLL_BACK = "roll_back"
+    """That, and all pools go back to the last version that the alarm is not about, for users and
+    rollouts alike; they stay there until a person lets training go on."""
 
 
 class AlarmConfig(Config):
@@ -65,10 +72,14 @@ class AlarmConfig(Config):
     """Graded rollouts that are looked at."""
     null_least: int = Field(default=40, ge=1)
     """Graded rollouts before their nulls say anything: a run may begin before its product does."""
-    jump: Action = Action.WARN
-    """Without judges a leap is usually a discovery, so the default only warns."""
+    jump: Action = Action.PAUSE
+    """With fewer than `jump_groups` groups per step it only warns."""
+    jump_groups: int = Field(default=64, ge=1)
+    """Groups per step from which a leap is more than chance. Of healthy simulated runs of 200 steps
+    that go from 2 to 95 % within 20 steps 23 % leap with 16 groups, 1 % with 64."""
     jump_mad: float = Field(default=4.0, gt=0)
-    """Robust standard deviations of earlier differences between steps."""
+    """Standard deviations: of earlier differences between steps (robust), and of what drawing other
+    tasks does to one."""
     jump_least: float = Field(default=0.3, gt=0)
     """A smaller leap of the mean reward is never one."""
     jump_steps: int = Field(default=16, ge=4)
@@ -101,6 +112,21 @@ class AlarmConfig(Config):
     """Sampled tokens before there is a share to speak of."""
     untrusted: Action = Action.PAUSE
     """What is done when a quarantine leaves nothing that can be rewarded."""
+    judged: Action = Action.OFF
+    """What else is done when a judge is quarantined whose verdicts went into versions: its weight
+    is gone and the event `judge.trained` is written in any case."""
+
+    @model_validator(mode="after")
+    def _there_is_a_way_back(self) -> AlarmConfig:
+        wrong = [
+            name for name, value in self if value is Action.ROLL_BACK and name not in CAN_ROLL_BACK
+        ]
+        if wrong:
+            raise ValueError(
+                f"{wrong[0]} cannot be 'roll_back', for it does not tell from which version on "
+                f"something is wrong; {', '.join(CAN_ROLL_BACK)} can; use 'pause'"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -112,6 +138,27 @@ class Alarm:
     sentence: str
     rollouts: tuple[str, ...] = ()
     """Those that a person should look at."""
+    back_to: int | None = None
+    """The last version that it is not about, if it can say."""
+
+    @property
+    def pauses(self) -> bool:
+        """Whether training stands still."""
+        return self.action in (Action.PAUSE, Action.ROLL_BACK)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Versions in which verdicts of judges have a part that are quarantined now."""
+
+    judges: tuple[str, ...]
+    first: int
+    last: int
+
+    @property
+    def before(self) -> int:
+        """The last version without them."""
+        return self.first - 1
 
 
 @dataclass(frozen=True)
@@ -125,6 +172,8 @@ class Window:
     delivery: Delivery | None = None
     untrusted: str | None = None
     """Why no signal is left that can be believed, if so."""
+    trained: Trained | None = None
+    """What was trained by the word of judges that have fallen since a person last looked."""
 
 
 def ring(window: Window, config: AlarmConfig) -> list[Alarm]:
@@ -138,16 +187,24 @@ def ring(window: Window, config: AlarmConfig) -> list[Alarm]:
         *_touched(window.watched, config),
         *_delivered(window.delivery, config),
     ]
+    trained = window.trained
     if window.untrusted is not None:
-        found.append(Alarm("untrusted", config.untrusted, window.untrusted))
+        before = None if trained is None else trained.before
+        found.append(Alarm("untrusted", config.untrusted, window.untrusted, back_to=before))
+    if trained is not None:
+        said = (
+            f"versions {trained.first} to {trained.last} were trained with verdicts of "
+            f"{', '.join(trained.judges)}, quarantined now"
+        )
+        found.append(Alarm("judged", config.judged, said, back_to=trained.before))
     ringing = [alarm for alarm in found if alarm.action is not Action.OFF]
-    return sorted(ringing, key=lambda alarm: alarm.action is not Action.PAUSE)
+    return sorted(ringing, key=lambda alarm: -_severity(alarm.action))
 
 
 def _nulls(graded: Sequence[GradedNull], config: AlarmConfig) -> Iterator[Alarm]:
     kept = [found for found in graded if found.kind != OutcomeStatus.INFRA_ERROR]
     pause = _too_many_nulls(kept, config, config.nulls, config.null_stop)
-    warning = min(config.nulls, Action.WARN, key=_severity)
+    warning = _at_most_warn(config.nulls)
     found = pause or _too_many_nulls(graded, config, warning, config.null_warn)
     if found is not None:
         yield found
@@ -176,15 +233,19 @@ def _jump(window: Window, config: AlarmConfig) -> Iterator[Alarm]:
     *before, last = leaps
     middle = median(before)
     spread = _MAD_TO_SIGMA * median(abs(leap - middle) for leap in before)
+    if size > 1:  # where most tasks earn nothing, most leaps are 0 and one lucky draw is none
+        within = mean(variance(group.mean for group in block) for block in blocks)
+        spread = max(spread, math.sqrt(2 * within / size))
     if last < config.jump_least or last - middle <= config.jump_mad * spread:
         return
     members = [r for group in blocks[-1] for r in group.rollouts]
     best = sorted(members, key=lambda r: -r.reward)[:SHOWN]
     yield Alarm(
         "jump",
-        config.jump,
+        config.jump if size >= config.jump_groups else _at_most_warn(config.jump),
         f"the mean reward leapt from {means[-2]:.2f} to {means[-1]:.2f} in one step; look at "
         + ", ".join(r.rollout_id for r in best),
+        back_to=max(0, min(group.version for group in blocks[-1]) - 1),
     )
 
 
@@ -265,7 +326,7 @@ def _delivered(delivery: Delivery | None, config: AlarmConfig) -> Iterator[Alarm
     stops = share < config.delivered_stop
     yield Alarm(
         "delivered",
-        config.delivered if stops else min(config.delivered, Action.WARN, key=_severity),
+        config.delivered if stops else _at_most_warn(config.delivered),
         f"only {share:.3f} of {delivery.sampled} sampled tokens reached their agents, allowed is "
         f"{config.delivered_stop if stops else config.delivered_warn:g}",
     )
@@ -273,6 +334,10 @@ def _delivered(delivery: Delivery | None, config: AlarmConfig) -> Iterator[Alarm
 
 def _tokens(groups: Sequence[RewardedGroup]) -> float:
     return mean(r.tokens for group in groups for r in group.rollouts)
+
+
+def _at_most_warn(action: Action) -> Action:
+    return min(action, Action.WARN, key=_severity)
 
 
 def _severity(action: Action) -> int:
