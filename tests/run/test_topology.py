@@ -95,16 +95,19 @@ JUDGE = """
 name = "tone"
 use = "judge"
 options = { key_env = "OUR_JUDGE_KEY" }
+[grader.probes.heldout]
+tone = { key_env = "OTHER_JUDGE_KEY" }
 """
 
 
+@pytest.mark.parametrize("key", ["OUR_JUDGE_KEY", "OTHER_JUDGE_KEY"])
 def test_key_of_a_judge_is_for_the_grader_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    monkeypatch.setenv("OUR_JUDGE_KEY", "of-the-judge")
+    monkeypatch.setenv(key, "of-the-judge")
     topology = plan(tmp_path, TEXT + USERS + JUDGE)
     specs = [*topology.serving(), topology.trainer("rl"), topology.users()]
-    seen = {spec.name for spec in specs if "OUR_JUDGE_KEY" in inherited_environment(spec.hidden)}
+    seen = {spec.name for spec in specs if key in inherited_environment(spec.hidden)}
     assert seen == {"grader"}
 
 

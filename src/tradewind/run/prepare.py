@@ -65,7 +65,9 @@ def judge_keys(recipe: Recipe) -> tuple[str, ...]:
     """Names of the variables that hold keys of judges: for the grader alone, since an agent that
     had one could judge itself.
     """
-    named = (signal.options.get("key_env") for signal in recipe.grader.signals)
+    judges = [signal.options for signal in recipe.grader.signals]
+    judges += recipe.grader.probes.heldout.values()
+    named = (options.get("key_env") for options in judges)
     return tuple(sorted({name for name in named if isinstance(name, str)}))
 
 
