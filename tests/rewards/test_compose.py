@@ -132,6 +132,17 @@ def test_a_judge_of_whom_nobody_has_said_anything_has_no_weight():
     assert compose_group(untrusted_wire, [rollout(rows=1.0, tone=1.0)], {}).rejected is None
 
 
+def test_what_takes_off_is_named_when_nothing_is_left_to_take_it_from():
+    """Its judge fell: the gate alone pays, and the negative signal has not gone without a word."""
+    against = {"name": "long", "weight": -1.0}
+    composed = compose_group(of(GATE, TONE, against), [rollout(rows=1.0, tone=1.0, long=1.0)], {})
+    assert composed.rewards == (1.0,)
+    assert composed.left_out == {
+        "tone": "its judge is not trusted",
+        "long": "no weight above 0 is left that it could take from",
+    }
+
+
 def test_a_composition_is_data_with_a_version():
     one, other = of(ROWS), of({**ROWS, "weight": 2.0})
     assert one.version == of(ROWS).version != other.version

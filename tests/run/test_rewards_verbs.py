@@ -29,6 +29,7 @@ from tradewind.types import (
     VersionSpan,
     WeightVersion,
 )
+from tradewind.types.trust import Standing
 
 TERMS = LeaseTerms(ttl_s=1e6, deadline_s=1e6, max_running=100)
 FIRST = {"signals": [{"name": "right", "use": "mine.py:score"}]}
@@ -169,6 +170,37 @@ def test_a_component_that_is_added_begins_with_a_whole_group_and_is_logged_apart
     assert f"now {second[0]}" in shown.output
     as_json = CliRunner().invoke(app, ["rewards", "show", str(tmp_path), "--json"])
     assert json.loads(as_json.output) == [r.model_dump() for r in readings]
+
+
+@pytest.mark.parametrize(
+    "state,factor,right,tone",
+    [
+        ("uncalibrated", 0.0, 0.5, 0.0),
+        ("probation", 0.5, 1 / 3, 1 / 3),
+        ("trusted", 1.0, 0.25, 0.5),
+    ],
+)
+def test_a_judge_without_trust_is_not_shown_as_if_it_had_added_to_the_reward(
+    ledger, state, factor, right, tone
+):
+    signals = [{"name": "right", "use": "mine.py:score"}, {"name": "tone", "use": "judge"}]
+    used = Composition.model_validate({"signals": signals})
+    ledger.use_composition(used.version, used.model_dump(mode="json"))
+    said = {"signal": "tone", "version": "1", "state": state, "factor": factor}
+    ledger.record_standing(Standing(**said, reasons=("so",), at=1.0))
+    ledger.open_training_group(2)
+    for index, value in enumerate((1.0, 0.0)):
+        claim(ledger)
+        grade(ledger, f"g000000-r{index}", right=value, tone=1.0)
+    ledger.close_ready(compose, group_mean, ledger.factors_by_version())
+    train(ledger, 0)
+    with ledger.read() as conn:
+        readings = read_components(conn)
+    assert [(r.name, r.mean, r.adds) for r in readings] == [
+        ("right", 0.5, pytest.approx(right)),
+        ("tone", 1.0, pytest.approx(tone)),
+    ]
+    assert ledger.audit_report(compose).violations == ()
 
 
 def test_files_that_a_reward_names_are_found_from_wherever_the_grader_works(ledger, tmp_path):

@@ -92,6 +92,8 @@ def compose_group(
     }
     gates = [signal for signal in signals if signal.role is Role.GATE]
     whole = math.fsum(w for w in weights.values() if w > 0)
+    if whole == 0:
+        left_out |= dict.fromkeys(weights, "no weight above 0 is left that it could take from")
     if whole == 0 and not gates:
         why = "; ".join(f"{name}: {cause}" for name, cause in left_out.items())
         return Composed(factors=factors, left_out=left_out, rejected=f"no signal is left ({why})")

@@ -1,15 +1,17 @@
 """What each component of the reward did, step by step: read from scores and compositions.
 
 A component is a signal of a composition. Its mean is over the trained rollouts of a step, as the
-signal gave it; what it adds is the same times its weight in the formula (`rewards/compose.py`).
+signal gave it; what it adds is each value times the weight that it had in its group's formula
+(`rewards/compose.py`): a judge's with its trust at that moment, nothing where it was left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -46,17 +48,19 @@ def read_components(conn: Connection) -> list[ComponentReading]:
         row.version: (row.position, Composition.model_validate(row.data))
         for row in conn.execute(select(compositions))
     }
-    values: dict[int, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
+    values: dict[int, dict[str, list[_Value]]] = defaultdict(lambda: defaultdict(list))
     used: dict[int, str] = {}
     for row in conn.execute(_TRAINED_SCORES):
-        values[row.step][row.source].append(row.value)
         if row.composition is None:
             continue
+        own = known[row.composition][1]
+        share = _share(row.source, own, row.factors or {}, row.left_out or ())
+        values[row.step][row.source].append(_Value(row.value, share))
         before = used.get(row.step)
         if before is None or known[row.composition][0] > known[before][0]:
             used[row.step] = row.composition
     return [
-        _reading(step, signal, known[version][1], version, values[step][signal.name])
+        _reading(step, signal, version, values[step][signal.name])
         for step, version in sorted(used.items())
         for signal in known[version][1].signals
         if values[step][signal.name]
@@ -71,7 +75,8 @@ def changes(readings: Sequence[ComponentReading]) -> list[int]:
 
 
 _TRAINED_SCORES = (
-    select(consumption.c.step, groups.c.composition, scores.c.source, scores.c.value)
+    select(consumption.c.step, scores.c.source, scores.c.value)
+    .add_columns(groups.c.composition, groups.c.factors, groups.c.left_out)
     .join(groups, groups.c.group_id == consumption.c.group_id)
     .join(rollouts, rollouts.c.group_id == groups.c.group_id)
     .join(credits, credits.c.rollout_id == rollouts.c.rollout_id)
@@ -81,35 +86,51 @@ _TRAINED_SCORES = (
 )
 
 
+class _Value(NamedTuple):
+    """What a signal said of one rollout."""
+
+    value: float | None
+    share: float | None
+    """What one unit of it added to the reward; None for a role that adds nothing by itself."""
+
+
 def _reading(
-    step: int,
-    signal: SignalConfig,
-    composition: Composition,
-    version: str,
-    found: Sequence[float | None],
+    step: int, signal: SignalConfig, version: str, found: Sequence[_Value]
 ) -> ComponentReading:
-    given = [value for value in found if value is not None]
-    mean = math.fsum(given) / len(given) if given else None
-    factor = _factor(signal, composition)
+    given = [one.value for one in found if one.value is not None]
+    adds = [
+        one.share * one.value for one in found if one.share is not None and one.value is not None
+    ]
     return ComponentReading(
         step=step,
         name=signal.name,
         role=signal.role.value,
         weight=signal.weight,
         composition=version,
-        mean=mean,
-        adds=None if mean is None or factor is None else factor * mean,
+        mean=math.fsum(given) / len(given) if given else None,
+        adds=math.fsum(adds) / len(adds) if adds else None,
         n=len(given),
         nulls=len(found) - len(given),
     )
 
 
-def _factor(signal: SignalConfig, composition: Composition) -> float | None:
-    """What one unit of the signal adds to the reward."""
+def _share(
+    source: str,
+    composition: Composition,
+    factors: Mapping[str, float],
+    left_out: Collection[str],
+) -> float | None:
+    signal = next((s for s in composition.signals if s.name == source), None)
+    if signal is None or signal.role not in (Role.PENALTY, Role.WEIGHTED):
+        return None
+    if source in left_out:
+        return 0.0
     if signal.role is Role.PENALTY:
         return -signal.weight
-    if signal.role is not Role.WEIGHTED:
-        return None
-    return signal.weight / math.fsum(
-        other.weight for other in composition.with_role(Role.WEIGHTED) if other.weight > 0
-    )
+    weights = {
+        other.name: other.weight * factors.get(other.name, 1.0)
+        for other in composition.with_role(Role.WEIGHTED)
+        if other.name not in left_out
+    }
+    whole = math.fsum(weight for weight in weights.values() if weight > 0)
+    return weights[source] / whole if whole else 0.0
