@@ -3,7 +3,6 @@ import math
 import pytest
 import torch
 
-from tradewind.algo.advantages import shaped
 from tradewind.algo.losses.dppo import dppo
 from tradewind.algo.losses.ratios import k3, ratio_means, ratio_sums
 from tradewind.algo.losses.registry import loss_named
@@ -80,8 +79,7 @@ def test_k1_kl_as_a_loss_term_has_a_gradient_and_in_the_reward_has_none():
     (as_loss,) = torch.autograd.grad((probability * k1).sum(), logits, retain_graph=True)
     torch.testing.assert_close(as_loss, torch.zeros(4, dtype=torch.float64), atol=1e-12, rtol=0)
 
-    reward = torch.tensor(shaped([0.0] * 4, k1.tolist()), dtype=torch.float64)
-    t = Terms(logp, logp.detach(), reward, probability)
+    t = Terms(logp, logp.detach(), -k1.detach(), probability)
     (in_reward,) = torch.autograd.grad(reinforce(t)[0], logits, retain_graph=True)
     kl = (logp.exp() * (logp - reference)).sum()
     (of_kl,) = torch.autograd.grad(kl, logits)
