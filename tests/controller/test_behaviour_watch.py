@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from common.turns import answered
 
 from tradewind.algo.advantages import group_mean
 from tradewind.controller.config import ControllerConfig
@@ -13,7 +19,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.rewards.compose import compose
 from tradewind.rewards.config import Composition
-from tradewind.types import Completion, Outcome, Score, Task, Turn, TurnState, VersionSpan
+from tradewind.types import Outcome, Score, Task
 
 TERMS = LeaseTerms(ttl_s=1e6, deadline_s=1e6, max_running=100)
 REWARD = Composition.model_validate(
@@ -36,29 +42,7 @@ def group(ledger: Ledger, *classes: str, delivered: bool = True) -> str:
     """A closed group of one rollout that earned everything; its id."""
     ledger.open_training_group(1)
     rollout = ledger.lease_next("w", 100.0, TERMS, ()).rollout_id
-    turn = Turn(
-        turn_id=f"{rollout}-t0",
-        rollout_id=rollout,
-        index=0,
-        parent=None,
-        state="intent",
-        prompt_ids=(1,),
-        completion=None,
-        temperature=1.0,
-        messages=(),
-        started_at=1.0,
-    )
-    ledger.write_intent(turn)
-    done = Completion(
-        output_ids=(2,) * 10,
-        logprobs=(-0.1,) * 10,
-        spans=(VersionSpan(version=0, count=10),),
-        finish_reason="stop",
-        pool="p",
-    )
-    ledger.finish_turn(
-        turn.model_copy(update={"state": TurnState.DONE, "completion": done, "finished_at": 2.0})
-    )
+    turn = answered(ledger, rollout, tokens=10)
     if delivered:
         ledger.deliver_turns([turn.turn_id])
     ledger.finish(rollout, Outcome(status="completed"), time.time())

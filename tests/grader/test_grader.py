@@ -18,6 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from common.scripted_judge import Fault, ScriptedJudge
+from common.turns import answered
 
 from tradewind.algo.advantages import group_mean
 from tradewind.grader.config import GraderConfig
@@ -31,7 +32,7 @@ from tradewind.rewards.config import Composition, SignalConfig
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.sandbox.measure import measure
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
-from tradewind.types import Completion, Outcome, Task, Turn, TurnState, VersionSpan, turn_id
+from tradewind.types import Outcome, Task
 
 TERMS = LeaseTerms(ttl_s=1e6, deadline_s=1e6, max_running=100)
 
@@ -66,31 +67,7 @@ def play(ledger: Ledger, outcome: Outcome) -> str:
 
 def answer(ledger: Ledger, rollout: str, outcome: Outcome) -> str:
     """One answered turn and the end."""
-    intent = Turn(
-        turn_id=turn_id(rollout, 0),
-        rollout_id=rollout,
-        index=0,
-        parent=None,
-        state="intent",
-        prompt_ids=(1,),
-        completion=None,
-        temperature=1.0,
-        messages=(),
-        started_at=100.0,
-    )
-    ledger.write_intent(intent)
-    done = Completion(
-        output_ids=(2,),
-        logprobs=(-0.1,),
-        spans=(VersionSpan(version=0, count=1),),
-        finish_reason="stop",
-        pool="p",
-    )
-    ledger.finish_turn(
-        intent.model_copy(
-            update={"state": TurnState.DONE, "completion": done, "finished_at": 101.0}
-        )
-    )
+    answered(ledger, rollout, at=100.0)
     ledger.finish(rollout, outcome, 101.0)
     return rollout
 

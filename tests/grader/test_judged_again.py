@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from common.scripted_judge import Fault, Script, ScriptedJudge, reply
+from common.turns import answered
 
 from tradewind.algo.advantages import group_mean
 from tradewind.grader.config import GraderConfig
@@ -23,7 +24,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.rewards.compose import compose
 from tradewind.rewards.config import Composition
-from tradewind.types import Completion, Outcome, Score, Task, Turn, TurnState, VersionSpan, turn_id
+from tradewind.types import Outcome, Score, Task
 
 RUBRIC = """
 rubric = "r"
@@ -48,28 +49,7 @@ class World:
         leased = self.ledger.lease_next("w", time.time(), terms, ())
         assert leased is not None
         rollout = leased.rollout_id
-        intent = Turn(
-            turn_id=turn_id(rollout, 0),
-            rollout_id=rollout,
-            index=0,
-            parent=None,
-            state="intent",
-            prompt_ids=(1,),
-            completion=None,
-            temperature=1.0,
-            messages=(),
-            started_at=1.0,
-        )
-        self.ledger.write_intent(intent)
-        done = Completion(
-            output_ids=(2,),
-            logprobs=(-0.1,),
-            spans=(VersionSpan(version=0, count=1),),
-            finish_reason="stop",
-            pool="p",
-        )
-        ended = {"state": TurnState.DONE, "completion": done, "finished_at": 2.0}
-        self.ledger.finish_turn(intent.model_copy(update=ended))
+        answered(self.ledger, rollout)
         outcome = Outcome(status="completed", artefacts={"reply": "it is so"})
         self.ledger.finish(rollout, outcome, time.time())
         return rollout

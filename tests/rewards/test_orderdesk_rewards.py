@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tradewind.rewards.compose import compose_group
 from tradewind.rewards.config import Composition, Role
 from tradewind.rewards.registry import open_signal
+from tradewind.rewards.signal import Kind
 from tradewind.run.cli import app
 from tradewind.run.recipe import read_recipe
 from tradewind.run.reward_file import read_reward
@@ -55,8 +56,13 @@ def test_its_signals_open(reward, tmp_path, monkeypatch):
     with contextlib.closing(sqlite3.connect(tmp_path / "orderdesk.sqlite")) as database:
         database.execute("create table orders (id)")
     monkeypatch.chdir(FILE.parent)
+    kinds = {}
     for signal in reward.signals:
-        open_signal(signal).close()
+        with contextlib.closing(open_signal(signal)) as opened:
+            kinds[signal.name] = opened.kind
+    assert set(kinds) == {signal.name for signal in reward.signals}
+    assert (kinds["rows"], kinds[JUDGE]) == (Kind.EXECUTABLE, Kind.JUDGED)
+    assert (kinds["work"], kinds["exploits"]) == (Kind.BEHAVIOUR, Kind.MONITOR)
 
 
 def test_what_its_comments_say_is_what_the_formula_does(reward):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from common.turns import answered
 
 from tradewind.algo.advantages import group_mean
 from tradewind.ledger.ledger import Ledger
@@ -18,15 +23,11 @@ from tradewind.run.charts import components_chart
 from tradewind.run.cli import app
 from tradewind.run.components import changes, read_components
 from tradewind.types import (
-    Completion,
     Outcome,
     Score,
     Step,
     Task,
-    Turn,
-    TurnState,
     UserError,
-    VersionSpan,
     WeightVersion,
 )
 from tradewind.types.trust import Standing
@@ -84,29 +85,7 @@ def version(number: int) -> WeightVersion:
 def claim(ledger: Ledger) -> str:
     """Lease, answer, finish and claim one rollout; the version of its group's composition."""
     rollout = ledger.lease_next("w", 100.0, TERMS, ()).rollout_id
-    turn = Turn(
-        turn_id=f"{rollout}-t0",
-        rollout_id=rollout,
-        index=0,
-        parent=None,
-        state="intent",
-        prompt_ids=(1,),
-        completion=None,
-        temperature=1.0,
-        messages=(),
-        started_at=1.0,
-    )
-    ledger.write_intent(turn)
-    done = Completion(
-        output_ids=(2,),
-        logprobs=(-0.1,),
-        spans=(VersionSpan(version=0, count=1),),
-        finish_reason="stop",
-        pool="p",
-    )
-    ledger.finish_turn(
-        turn.model_copy(update={"state": TurnState.DONE, "completion": done, "finished_at": 2.0})
-    )
+    answered(ledger, rollout)
     ledger.finish(rollout, Outcome(status="completed"), 3.0)
     (claimed,) = ledger.claim_finished("g", 1, time.time(), 600.0)
     return claimed.composition

@@ -5,12 +5,17 @@ from __future__ import annotations
 import functools
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+from common.turns import answered
 
 from orderdesk import product
 from orderdesk.questions import make_tasks
@@ -22,7 +27,7 @@ from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.rewards.admission.mutants import mutants
 from tradewind.rewards.compose import compose
 from tradewind.rewards.config import SignalConfig
-from tradewind.types import Completion, Outcome, Task, Turn, TurnState, VersionSpan, turn_id
+from tradewind.types import Outcome, Task
 
 GROUPS, SIZE = 10, 4
 SIGNALS = '''
@@ -144,26 +149,5 @@ def _rollout(ledger: Ledger, tasks: dict[str, Task], draw: random.Random) -> Non
     terms = LeaseTerms(ttl_s=1e6, deadline_s=1e6, max_running=100)
     leased = ledger.lease_next("w", 100.0, terms, ())
     rollout, sql = leased.rollout_id, answer(tasks[leased.task_id], draw)
-    intent = Turn(
-        turn_id=turn_id(rollout, 0),
-        rollout_id=rollout,
-        index=0,
-        parent=None,
-        state="intent",
-        prompt_ids=(1,),
-        completion=None,
-        temperature=1.0,
-        messages=(),
-        started_at=100.0,
-    )
-    ledger.write_intent(intent)
-    done = Completion(
-        output_ids=(2,),
-        logprobs=(-0.5,),
-        spans=(VersionSpan(version=0, count=1),),
-        finish_reason="stop",
-        pool="paris",
-    )
-    changes = {"state": TurnState.DONE, "completion": done, "text": sql, "finished_at": 101.0}
-    ledger.finish_turn(intent.model_copy(update=changes))
+    answered(ledger, rollout, text=sql, at=100.0)
     ledger.finish(rollout, Outcome(status="completed", artefacts={"sql": sql}), 102.0)
