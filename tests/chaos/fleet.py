@@ -13,13 +13,13 @@ import dataclasses
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from lines import Line, Lines
+from setting import TRAINER, WRITERS, Setting
 from sqlalchemy import make_url
+from warm import Warm, apply
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.prepare import link_model, make_data, read_tasks
@@ -33,96 +33,6 @@ from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.publish import Publisher
 
 HERE = Path(__file__).parent
-WRITERS = ("controller", "gateway", "trainer", "grader")
-TRAINER, POOLS = "trainer", ("pool-paris", "pool-oregon")
-PROCESSES = ("controller", "gateway", *POOLS, TRAINER, "grader", "worker")
-RECIPE = """
-[run]
-name = "chaos"
-seed = {seed}
-[model]
-path = "model"
-[env]
-entry = "agent:{entry}"
-pythonpath = "."
-prepare = "{{python}} make_data.py {{data}}"
-[tasks]
-admit = false
-[grader]
-signals = [{{ use = "score.py:score" }}]
-claim_ttl_s = {patience_s}
-ledger = "{ledger}"
-poll_s = 0.05
-[controller]
-group_size = 4
-ledger = "{ledger}"
-max_running = {concurrency}
-lease_ttl_s = {patience_s}
-heartbeat_s = 0.5
-rollout_deadline_s = 30.0
-pool_alive_s = {patience_s}
-stall_s = {stall_s}
-silent_s = {stall_s}
-tick_s = 0.1
-[gateway]
-ledger = "{ledger}"
-pool_alive_s = {patience_s}
-pool_silence_s = {patience_s}
-pool_connect_s = 0.5
-pool_poll_s = 0.2
-pool_cooloff_s = 0.5
-admission_wait_s = 8.0
-[worker]
-retry_max_s = 0.5
-wait_s = 3.0
-concurrency = {concurrency}
-[midtrain]
-steps = 0
-[trainer]
-steps = {steps}
-groups_per_step = 2
-max_staleness = {max_staleness}
-lr = {lr}
-threads = 1
-checkpoint_every = 4
-lease_ttl_s = 2.0
-poll_s = 0.05
-dtype = "fp32"
-{pools}
-"""
-POOL = """
-[[pools]]
-name = "{name}"
-max_batch = {max_batch}
-max_tokens = 4096
-dtype = "float32"
-report_s = 0.3
-poll_s = 0.1
-port = {port}
-url = "http://127.0.0.1:{line}"
-"""
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """What differs between runs."""
-
-    seed: int = 0
-    lr: float = 1e-5
-    steps: int = 100_000
-    stall_s: float = 2.5
-    patience_s: float = 3.0
-    """After so long without a word a lease, a claim or a pool is given up."""
-    max_staleness: int = 2
-    concurrency: int = 16
-    """Rollouts at the same time."""
-    max_batch: int = 16
-    """Of each pool."""
-    entry: str = "rollout"
-    pools: tuple[str, ...] = POOLS
-    ledger: str | None = None
-    """URL of a database on a server that listens on loopback; None is SQLite in the run's folder.
-    The processes reach it by lines."""
 
 
 class Fleet:
@@ -148,15 +58,17 @@ class Fleet:
             self.workspace.folder,
             max_quick_crashes=10**6,
             backoff_s=0.05,
-            healthy_s=0.5,
+            healthy_s=0.1,
             on_event=self._ended,
+            opens=Warm,
         )
         for spec in self._specs():
             self._supervisor.start(spec)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.heal()
+        for victim in (*self._frozen, *map(" to ".join, self.lines)):
+            self.heal(victim)
         self._supervisor.stop(grace_s=30.0)  # a busy machine is no crash
         self.ledger.close()
         self._lines.__exit__()
@@ -174,20 +86,19 @@ class Fleet:
         shutil.copy(HERE.parent / "e2e" / "world" / "make_data.py", self._place)
         (self._place / "model").symlink_to(self._model)
         self.lines: dict[tuple[str, str], Line] = {}
-        pools = ""
+        places: dict[str, tuple[int, int]] = {}
         for name in self.setting.pools:
             port = free_port("127.0.0.1", 0, "pool")
             line = self.lines["gateway", name] = self._lines.to(port)
-            told = {"name": name.removeprefix("pool-"), "port": port, "line": line.port}
-            pools += POOL.format(max_batch=self.setting.max_batch, **told)
+            places[name] = port, line.port
         self.workspace = Workspace(self._place / "runs" / "chaos")
         self._ledger_url = self.setting.ledger or str(self.workspace.ledger)
         if self.setting.ledger is not None:
             port = make_url(self.setting.ledger).port
             for name in WRITERS:
                 self.lines[name, "ledger"] = self._lines.to(port)
-        told = {**dataclasses.asdict(self.setting), "pools": pools, "ledger": self._ledger_url}
-        (self._place / "chaos.toml").write_text(RECIPE.format(**told))
+        told = self.setting.recipe(self._ledger_url, places)
+        (self._place / "chaos.toml").write_text(told)
         recipe = read_recipe(self._place / "chaos.toml", (), self._place / "runs")
         self.workspace.folder.mkdir(parents=True)
         make_data(recipe, self.workspace, self._place)
@@ -271,27 +182,34 @@ class Fleet:
         beat = name.replace("pool-", "pool ")
         return any(b.process == beat and b.at > started for b in self.ledger.beats())
 
-    def kill(self, name: str) -> None:
+    def hurt(self, fault: str, victim: str) -> None:
+        """`kill` or `freeze` a process, `cut` or `swallow` the line "client to server"."""
+        if fault == "kill":
+            self._kill(victim)
+        elif fault == "freeze":
+            os.killpg(self.child(victim).popen.pid, signal.SIGSTOP)
+            self._frozen.add(victim)
+        else:
+            getattr(self._line(victim), fault)()
+
+    def heal(self, victim: str) -> None:
+        """Thaw what is frozen, join what is cut; what was killed starts again by itself."""
+        if " to " in victim:
+            self._line(victim).heal()
+        elif victim in self._frozen:
+            self._frozen.discard(victim)
+            os.killpg(self.child(victim).popen.pid, signal.SIGCONT)
+
+    def _line(self, name: str) -> Line:
+        client, server = name.split(" to ")
+        return self.lines[client, server]
+
+    def _kill(self, name: str) -> None:
         """As a machine that loses its power."""
         self._killed.add(name)
         popen = self.child(name).popen
         os.killpg(popen.pid, signal.SIGKILL)
         popen.wait(10)  # or it would count as alive for the next one
-
-    def freeze(self, name: str) -> None:
-        """As a machine that swaps, or a process in a debugger; its connections stay open."""
-        os.killpg(self.child(name).popen.pid, signal.SIGSTOP)
-        self._frozen.add(name)
-
-    def heal(self) -> None:
-        """Thaw what is frozen and join what is cut."""
-        for name in self._frozen:
-            child = self.child(name)
-            if child.popen is not None:
-                os.killpg(child.popen.pid, signal.SIGCONT)
-        self._frozen.clear()
-        for line in self.lines.values():
-            line.heal()
 
     def trainer_config(self) -> dict[str, object]:
         """The trainer's section of the recipe."""
@@ -318,6 +236,5 @@ class Fleet:
 
 def make_model(folder: Path) -> Path:
     """The tiny model, made in a process of its own: this one stays without torch."""
-    script = HERE.parent / "e2e" / "tiny_model.py"
-    subprocess.run([sys.executable, str(script), str(folder)], check=True)
+    apply(HERE.parent / "e2e" / "tiny_model.py", "make_model", folder)
     return folder

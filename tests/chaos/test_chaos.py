@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import curve
 from common import postgres
-from fleet import Fleet, Setting, make_model
+from fleet import Fleet, make_model
+from setting import Setting
 from storm import calm, forecast, rage, until_done
 from watch import StallWatch
 
@@ -34,11 +35,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 FULL = os.environ.get("TRADEWIND_FULL") == "1"
 STORMS = (
-    [(0, "sqlite", 1, 110), (1, "sqlite", 2, 110), (2, "postgres", 1, 120), (3, "postgres", 2, 110)]
+    [
+        *((0, "sqlite", 1, 8), (1, "sqlite", 2, 3), (2, "sqlite", 3, 6)),
+        *((3, "postgres", 1, 8), (4, "postgres", 2, 3), (5, "postgres", 4, 5)),
+    ]
     if FULL
-    else [(0, "sqlite", 1, 12), (15, "postgres", 2, 6)]  # 15: trainer and grader lose the ledger
+    else [(0, "sqlite", 1, 3), (2, "sqlite", 3, 3), (4, "postgres", 2, 2), (5, "postgres", 4, 3)]
 )
-"""Seed, kind of ledger, faults at once, faults in all."""
+"""Seed, kind of ledger, faults at once, rounds: of 24 faults on SQLite, of 32 on PostgreSQL."""
 STALL_LIMIT_S = 60.0 if FULL else 20.0
 OUTSTANDING = 6
 """Groups in work at once: (staleness 2 + 1) times 2 a step."""
@@ -65,7 +69,7 @@ def database(kind: str) -> Iterator[str | None]:
         yield here.set(host="127.0.0.1", port=int(port)).render_as_string()
 
 
-@pytest.mark.parametrize(("seed", "kind", "at_once", "faults"), STORMS)
+@pytest.mark.parametrize(("seed", "kind", "at_once", "rounds"), STORMS)
 def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off(
     model: Path,
     tmp_path: Path,
@@ -73,13 +77,13 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
     seed: int,
     kind: str,
     at_once: int,
-    faults: int,
+    rounds: int,
     database: str | None,
 ) -> None:
     with Fleet(tmp_path, model, Setting(seed=seed, ledger=database)) as fleet:
         watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
         lines = [" to ".join(ends) for ends in fleet.lines]
-        storm = rage(fleet, forecast(faults, seed, lines), watch, at_once)
+        storm = rage(fleet, forecast(rounds, seed, lines, at_once), watch)
         steps = calm(fleet, watch, steps=3, deadline_s=120.0)
         watch.close()
         report = fleet.ledger.audit_report()
@@ -108,7 +112,6 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
         "restarts": restarts,
         "lost_the_ledger": lost_the_ledger,
         "crashes": crashes,
-        "seconds": round(storm.seconds, 1),
         "rollouts_trained": len(trained),
         "reward_z": round(z, 2),
         "reward_shift_detectable": round(curve.detectable(len(trained)), 3),
@@ -116,14 +119,16 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
     }
     write(seed, figures)
     with capsys.disabled():
-        print("\n" + json.dumps({k: v for k, v in figures.items() if k != "stalls"}))
+        print("\n" + json.dumps({k: v for k, v in figures.items() if k not in ("stalls", "by")}))
+        print(storm.table())
     assert report.violations == (), logs
     assert crashes == [], "who is not killed lives"
     assert figures["prompts_left"] <= OUTSTANDING, "what was in work when the run ended, no more"
-    assert len(readings) == steps and len(storm.injections) > 0.8 * faults
+    assert len(readings) == steps
+    assert set(storm.figures()["by"]) == {" ".join(kind) for kind in kinds(lines)}
     assert figures["staleness_max"] <= 2, "R8"
     assert watch.unexplained == [], "P1"
-    assert "replay.diverged" not in kinds
+    assert "replay.diverged" not in said
     assert abs(z) < curve.Z_LIMIT, "what was trained is not what the policy earns"
 
 
@@ -135,7 +140,7 @@ def test_a_run_that_learns_has_the_curve_of_its_undisturbed_twin(
     with Fleet(tmp_path / "storm", model, Setting(seed=11, lr=LEARNS)) as fleet:
         watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
         lines = [" to ".join(ends) for ends in fleet.lines]
-        rage(fleet, forecast(60, 11, lines), watch)
+        rage(fleet, forecast(3, 11, lines), watch)
         steps = calm(fleet, watch, steps=WINDOW, deadline_s=180.0)
         disturbed = curve.windows(curve.rewards(fleet.ledger), WINDOW)
     with Fleet(tmp_path / "twin", model, Setting(seed=12, lr=LEARNS, steps=steps)) as fleet:
