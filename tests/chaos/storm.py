@@ -75,7 +75,7 @@ def kinds(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def forecast(rounds: int, seed: int, lines: Sequence[str], at_once: int = 1) -> list[Volley]:
-    """In each round every kind once, `at_once` of them together, as many in one phase as in another.
+    """In each round every kind once, `at_once` of them together, in each phase as many.
 
     In eight rounds every kind meets every phase: eight kinds begin in eight phases and step on by
     an odd number of them, which differs between eights, so that others meet in each round.

@@ -24,7 +24,7 @@ import curve
 from common import postgres
 from fleet import Fleet, make_model
 from setting import Setting
-from storm import calm, forecast, rage, until_done
+from storm import calm, forecast, kinds, rage, until_done
 from watch import StallWatch
 
 from tradewind.ledger.tables import draws
@@ -92,7 +92,7 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
         with fleet.ledger.read() as conn:
             readings = read_steps(conn)
             reached = conn.execute(select(draws.c.state, draws.c.attempt)).all()
-        kinds = {event.kind for event in fleet.ledger.events(limit=10**6)}
+        said = {event.kind for event in fleet.ledger.events(limit=10**6)}
         restarts, crashes, logs = fleet.restarts(), fleet.crashes, fleet.logs()
         lost_the_ledger = fleet.lost_the_ledger
     by_name = {check.name: check.violations for check in report.checks}

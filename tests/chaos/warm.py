@@ -9,12 +9,14 @@ session, a folder, an environment and a log, that opens its files and sockets it
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import runpy
 import subprocess
 import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ IMPORTED = (
     "transformers",
     "uvicorn.protocols.http.httptools_impl",
 )
+DEADLINE_S = 60.0
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(list(IMPORTED))
 
@@ -43,8 +46,8 @@ class Warm:
         self._process = SERVER.Process(target=become, args=(asked, str(log)), daemon=True)
         self._process.start()
         self.pid = self._process.pid
-        deadline = time.monotonic() + 60.0
-        while self.poll() is None and os.getpgid(self.pid) != self.pid:
+        deadline = time.monotonic() + DEADLINE_S
+        while self.poll() is None and not _leads(self.pid):
             assert time.monotonic() < deadline, f"{spec.name} does not begin"
             time.sleep(0.001)
 
@@ -60,15 +63,28 @@ class Warm:
         return self._process.exitcode
 
 
+def _leads(pid: int) -> bool:
+    """Whether it has a group of its own, by which it can be ended; False if it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpgid(pid) == pid
+    return False
+
+
 def apply(script: Path, name: str, *arguments: Any) -> Any:
     """What a function of a script returns, called in a process of its own that has torch."""
-    with SERVER.Pool(1) as pool:
-        return pool.apply(call, (str(script), name, *arguments))
+    answer, asked = SERVER.Pipe(duplex=False)
+    process = SERVER.Process(target=call, args=(asked, str(script), name, *arguments))
+    process.start()
+    asked.close()
+    assert answer.poll(DEADLINE_S), f"{name} of {script} does not return"
+    returned = answer.recv()
+    process.join(DEADLINE_S)
+    return returned
 
 
-def call(script: str, name: str, *arguments: Any) -> Any:
+def call(asked: Connection, script: str, name: str, *arguments: Any) -> None:
     """In the forked child."""
-    return runpy.run_path(script)[name](*arguments)
+    asked.send(runpy.run_path(script)[name](*arguments))
 
 
 def become(spec: ProcessSpec, log: str) -> None:
