@@ -67,7 +67,7 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for victim in (*self._frozen, *map(" to ".join, self.lines)):
+        for victim in (*self._frozen, *self.line_names):
             self.heal(victim)
         self._supervisor.stop(grace_s=30.0)  # a busy machine is no crash
         self.ledger.close()
@@ -157,9 +157,9 @@ class Fleet:
         return spec.model_copy(update={"argv": (*spec.argv, "--ledger", place)})
 
     @property
-    def controller_url(self) -> str:
-        """The controller, without a line before it."""
-        return self._real.controller_url
+    def line_names(self) -> list[str]:
+        """All lines, each as "client to server"."""
+        return [" to ".join(ends) for ends in self.lines]
 
     def poll(self) -> None:
         """Start again what has ended; call it often."""
@@ -168,10 +168,6 @@ class Fleet:
     def child(self, name: str):
         """The supervisor's record of a process."""
         return self._supervisor.children[name]
-
-    def restarts(self) -> int:
-        """Of all processes together."""
-        return sum(self._supervisor.restarts().values())
 
     def alive(self, name: str) -> bool:
         """Whether a process exists and has been heard of since it started."""

@@ -50,18 +50,31 @@ class Storm:
     injections: list[Injection] = field(default_factory=list)
     seconds: float = 0.0
 
-    def figures(self) -> dict[str, object]:
-        """Counts, altogether and by victim and fault, of those the counts by phase."""
-        by: dict[str, Counter[str]] = {}
+    def by(self) -> dict[str, Counter[str]]:
+        """Of every fault and victim, the counts by phase: `{"kill grader": {"step": 2}}`."""
+        counts: dict[str, Counter[str]] = {}
         for done in self.injections:
-            by.setdefault(f"{done.fault} {done.victim}", Counter())[done.phase] += 1
-        return {"injections": len(self.injections), "by": by, "storm_s": round(self.seconds, 1)}
+            counts.setdefault(f"{done.fault} {done.victim}", Counter())[done.phase] += 1
+        return counts
+
+    def suffered(self) -> dict[tuple[str, str], int]:
+        """How often each victim suffered each fault."""
+        return Counter((done.fault, done.victim) for done in self.injections)
+
+    def phases(self) -> set[str]:
+        """In which faults were injected."""
+        return {done.phase for done in self.injections}
+
+    def figures(self) -> dict[str, object]:
+        """Counts, and the seconds that the storm took."""
+        took = round(self.seconds, 1)
+        return {"injections": len(self.injections), "by": self.by(), "storm_s": took}
 
     def table(self) -> str:
         """A row per victim and fault, a column per phase."""
         columns = (*PHASES, NONE)
         rows = [["", *columns, "all"]]
-        for kind, by in sorted(self.figures()["by"].items()):
+        for kind, by in sorted(self.by().items()):
             rows.append([kind, *(str(by[phase]) for phase in columns), str(by.total())])
         return "\n".join(
             f"{row[0]:<32}" + "".join(f"{cell:>8}" for cell in row[1:]) for row in rows
