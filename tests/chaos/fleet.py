@@ -1,9 +1,10 @@
-"""The whole topology with lines between its processes, and the three ways to hurt it.
+"""The whole topology with lines between its processes, and the ways to hurt it.
 
 worker ──line──► controller ◄──line── pools        controller, gateway, trainer, grader
 worker ──line──► gateway    ──line──► each pool        ──a line each──► PostgreSQL, if that is it
 
-With SQLite the ledger is a file of this machine: there is nothing to cut. Nor with the bucket.
+With SQLite the ledger is a file of this machine: it can be locked, and there is nothing to cut. Nor
+with the bucket.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import signal
 import time
 from pathlib import Path
 
+from database import LEDGER, File, Served
 from lines import Line, Lines
-from setting import TRAINER, WRITERS, Setting
+from setting import PROCESSES, TRAINER, WRITERS, Setting
 from sqlalchemy import make_url
 from warm import Warm, apply
 
@@ -38,8 +40,12 @@ HERE = Path(__file__).parent
 class Fleet:
     """Runs in a folder of its own; a context manager."""
 
-    def __init__(self, place: Path, model: Path, setting: Setting) -> None:
+    def __init__(
+        self, place: Path, model: Path, setting: Setting, server: Served | None = None
+    ) -> None:
         self.setting, self._place, self._model = setting, place, model
+        self.workspace = Workspace(place / "runs" / "chaos")
+        self._database = server or File(self.workspace.ledger)
         self._lines = Lines()
         self._frozen: set[str] = set()
         self._killed: set[str] = set()
@@ -51,7 +57,7 @@ class Fleet:
     def __enter__(self) -> Fleet:
         self._lines.__enter__()
         self._prepare()
-        self.ledger = Ledger.open(self._ledger_url)
+        self.ledger = Ledger.open(self._database.url)
         self.ledger.set_meta("training_steps", self.setting.steps)
         self.ledger.set_meta("training_open", True)
         self._supervisor = Supervisor(
@@ -67,7 +73,7 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for victim in (*self._frozen, *self.line_names):
+        for _, victim in self.kinds():
             self.heal(victim)
         self._supervisor.stop(grace_s=30.0)  # a busy machine is no crash
         self.ledger.close()
@@ -91,13 +97,11 @@ class Fleet:
             port = free_port("127.0.0.1", 0, "pool")
             line = self.lines["gateway", name] = self._lines.to(port)
             places[name] = port, line.port
-        self.workspace = Workspace(self._place / "runs" / "chaos")
-        self._ledger_url = self.setting.ledger or str(self.workspace.ledger)
-        if self.setting.ledger is not None:
-            port = make_url(self.setting.ledger).port
+        if isinstance(self._database, Served):
+            port = make_url(self._database.url).port
             for name in WRITERS:
                 self.lines[name, "ledger"] = self._lines.to(port)
-        told = self.setting.recipe(self._ledger_url, places)
+        told = self.setting.recipe(self._database.url, places)
         (self._place / "chaos.toml").write_text(told)
         recipe = read_recipe(self._place / "chaos.toml", (), self._place / "runs")
         self.workspace.folder.mkdir(parents=True)
@@ -105,7 +109,7 @@ class Fleet:
         link_model(self.workspace, self._model)
         self._plan(recipe)
         tasks = read_tasks(self._place / recipe.tasks.path)
-        with contextlib.closing(Ledger.open(self._ledger_url, self._real.bucket_url)) as ledger:
+        with contextlib.closing(Ledger.open(self._database.url, self._real.bucket_url)) as ledger:
             ledger.create_run({"run_id": "chaos", "seed": recipe.run.seed, "name": "chaos"})
             ledger.add_tasks(tasks)
             publisher = Publisher(Bucket.open(self._real.bucket_url), "chaos")
@@ -132,8 +136,8 @@ class Fleet:
     def _ledger_seen_by(self, name: str) -> str:
         line = self.lines.get((name, "ledger"))
         if line is None:
-            return self._ledger_url
-        return make_url(self._ledger_url).set(host="127.0.0.1", port=line.port).render_as_string()
+            return self._database.url
+        return make_url(self._database.url).set(host="127.0.0.1", port=line.port).render_as_string()
 
     def _writer(self, name: str, seen: Topology) -> Topology:
         """A topology as a process sees it that reaches the ledger by a line of its own."""
@@ -156,10 +160,14 @@ class Fleet:
         place = self._ledger_seen_by("trainer")
         return spec.model_copy(update={"argv": (*spec.argv, "--ledger", place)})
 
-    @property
-    def line_names(self) -> list[str]:
-        """All lines, each as "client to server"."""
-        return [" to ".join(ends) for ends in self.lines]
+    def kinds(self) -> list[tuple[str, str]]:
+        """Every fault with everything that can suffer it."""
+        lines = [" to ".join(ends) for ends in self.lines]
+        return [
+            *((fault, name) for fault in ("kill", "freeze") for name in PROCESSES),
+            *((fault, line) for fault in ("cut", "swallow") for line in lines),
+            (self._database.fault, LEDGER),
+        ]
 
     def poll(self) -> None:
         """Start again what has ended; call it often."""
@@ -179,8 +187,11 @@ class Fleet:
         return any(b.process == beat and b.at > started for b in self.ledger.beats())
 
     def hurt(self, fault: str, victim: str) -> None:
-        """`kill` or `freeze` a process, `cut` or `swallow` the line "client to server"."""
-        if fault == "kill":
+        """`kill` or `freeze` a process, `cut` or `swallow` the line "client to server"; `lock` or
+        `crash` the ledger's database."""
+        if victim == LEDGER:
+            self._database.hurt()
+        elif fault == "kill":
             self._kill(victim)
         elif fault == "freeze":
             os.killpg(self.child(victim).popen.pid, signal.SIGSTOP)
@@ -190,7 +201,9 @@ class Fleet:
 
     def heal(self, victim: str) -> None:
         """Thaw what is frozen, join what is cut; what was killed starts again by itself."""
-        if " to " in victim:
+        if victim == LEDGER:
+            self._database.heal()
+        elif " to " in victim:
             self._line(victim).heal()
         elif victim in self._frozen:
             self._frozen.discard(victim)

@@ -92,9 +92,6 @@ class Setting:
     """Of each pool."""
     entry: str = "rollout"
     pools: tuple[str, ...] = POOLS
-    ledger: str | None = None
-    """URL of a database on a server that listens on loopback; None is SQLite in the run's folder.
-    The processes reach it by lines."""
 
     def recipe(self, ledger: str, places: Mapping[str, tuple[int, int]]) -> str:
         """TOML; `places` has each pool's own port and that of the line to it."""

@@ -1,7 +1,8 @@
 """A seeded storm over a fleet: which process, in which phase, by which fault, in which order.
 
-Every process is killed and frozen, every line is cut and swallowed, each as often as any other and
-in all phases in turn, in an order that the seed draws; one by one, or some at the same moment.
+Every process is killed and frozen, every line is cut and swallowed, the ledger's database is locked
+or crashes: each as often as any other and in all phases in turn, in an order that the seed draws;
+one by one, or some at the same moment.
 Faults heal after times that the seed draws; the next come when their victims are up again, so that
 they hit processes at work and not ones that start.
 """
@@ -22,8 +23,14 @@ from watch import StallWatch
 PHASE_S, RETURN_S = 2.0, 60.0
 LASTS_S = (0.1, 0.2, 0.4, 2.5)
 """Most faults are over before anybody's patience is, one in four is not."""
+AT_ONCE = ("kill", "crash")
+"""What dies starts again at once."""
 NONE = "none"
 """The phase of faults whose own did not come within `PHASE_S`."""
+
+
+Kind = tuple[str, str]
+"""A fault and its victim, as in `Injection`."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,12 @@ class Injection:
     """One fault."""
 
     fault: str
-    """`kill`, `freeze`, `cut` or `swallow`."""
+    """`kill`, `freeze` (a process), `cut`, `swallow` (a line), `lock` or `crash` (the ledger)."""
     victim: str
-    """A process, or `client to server` for a line."""
+    """A process, `client to server` for a line, or `ledger`."""
     phase: str
     seconds: float
-    """Until it heals; a killed process is started again at once."""
+    """Until it heals."""
 
 
 Volley = tuple[Injection, ...]
@@ -57,7 +64,7 @@ class Storm:
             counts.setdefault(f"{done.fault} {done.victim}", Counter())[done.phase] += 1
         return counts
 
-    def suffered(self) -> dict[tuple[str, str], int]:
+    def suffered(self) -> dict[Kind, int]:
         """How often each victim suffered each fault."""
         return Counter((done.fault, done.victim) for done in self.injections)
 
@@ -81,22 +88,16 @@ class Storm:
         )
 
 
-def kinds(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Every fault with everything that can suffer it."""
-    hurt = [(fault, victim) for fault in ("kill", "freeze") for victim in PROCESSES]
-    return hurt + [(fault, line) for fault in ("cut", "swallow") for line in lines]
-
-
-def forecast(rounds: int, seed: int, lines: Sequence[str], at_once: int = 1) -> list[Volley]:
+def forecast(rounds: int, seed: int, kinds: Sequence[Kind], at_once: int = 1) -> list[Volley]:
     """In each round every kind once, `at_once` of them together, in each phase as many.
 
     In eight rounds every kind meets every phase: eight kinds begin in eight phases and step on by
     an odd number of them, which differs between eights, so that others meet in each round.
     """
     draw, found = random.Random(f"storm {seed}"), list[Volley]()
-    order = draw.sample(kinds(lines), len(kinds(lines)))
+    order = draw.sample(kinds, len(kinds))
     for number in range(rounds):
-        meet: dict[str, list[tuple[str, str]]] = {}
+        meet: dict[str, list[Kind]] = {}
         for place, kind in enumerate(order):
             eight, step = divmod(place, len(PHASES))
             phase = PHASES[(step + (2 * eight + 1) * number) % len(PHASES)]
@@ -107,9 +108,9 @@ def forecast(rounds: int, seed: int, lines: Sequence[str], at_once: int = 1) -> 
     return found
 
 
-def _apart(hurt: list[tuple[str, str]], at_once: int) -> list[list[tuple[str, str]]]:
+def _apart(hurt: list[Kind], at_once: int) -> list[list[Kind]]:
     """Cut into volleys in which nobody is hurt twice: what is killed cannot be frozen."""
-    volleys: list[list[tuple[str, str]]] = []
+    volleys: list[list[Kind]] = []
     for fault, victim in hurt:
         for volley in volleys:
             if len(volley) < at_once and victim not in (other for _, other in volley):
@@ -121,7 +122,7 @@ def _apart(hurt: list[tuple[str, str]], at_once: int) -> list[list[tuple[str, st
 
 
 def _drawn(draw: random.Random, fault: str, victim: str, phase: str) -> Injection:
-    return Injection(fault, victim, phase, 0.0 if fault == "kill" else draw.choice(LASTS_S))
+    return Injection(fault, victim, phase, 0.0 if fault in AT_ONCE else draw.choice(LASTS_S))
 
 
 def rage(fleet: Fleet, volleys: Sequence[Volley], watch: StallWatch) -> Storm:
@@ -143,7 +144,7 @@ def rage(fleet: Fleet, volleys: Sequence[Volley], watch: StallWatch) -> Storm:
 
 def _await(fleet: Fleet, watch: StallWatch, volley: Volley) -> str:
     """Until the victims are up and the phase is under way, or has not come; which phase it is."""
-    alone = [injection.victim for injection in volley if " to " not in injection.victim]
+    alone = [injection.victim for injection in volley if injection.victim in PROCESSES]
     while True:
         for name in alone:
             _until(lambda n=name: fleet.alive(n), fleet, watch, RETURN_S, f"{name} is up")

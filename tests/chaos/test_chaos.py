@@ -1,4 +1,5 @@
 """Every process is killed, frozen and cut off in every phase, and the run goes on as if not.
+The database too.
 
 Some 300 faults in four runs, two of them on PostgreSQL, most of them some at the same moment;
 TRADEWIND_FULL=1 hurts everything in every phase, and compares a run that learns with an undisturbed
@@ -21,11 +22,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import curve
 from common import postgres
+from database import Served
 from findings import Findings
 from fleet import Fleet, make_model
 from phases import PHASES
 from setting import Setting
-from storm import calm, forecast, kinds, rage, until_done
+from storm import calm, forecast, rage, until_done
 from watch import StallWatch
 
 from tradewind.run.supervisor import free_port
@@ -41,7 +43,7 @@ STORMS = (
     if FULL
     else [(0, "sqlite", 1, 3), (2, "sqlite", 3, 3), (4, "postgres", 2, 2), (5, "postgres", 4, 3)]
 )
-"""Seed, kind of ledger, faults at once, rounds: of 24 faults on SQLite, of 32 on PostgreSQL."""
+"""Seed, kind of ledger, faults at once, rounds: of 25 faults on SQLite, of 33 on PostgreSQL."""
 STALL_LIMIT_S = 60.0 if FULL else 20.0
 OUTSTANDING = 6
 """Groups in work at once: (staleness 2 + 1) times 2 a step."""
@@ -55,17 +57,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def database(kind: str) -> Iterator[str | None]:
-    """URL of a new PostgreSQL database, or None for SQLite."""
+def server(kind: str) -> Iterator[Served | None]:
+    """A PostgreSQL of its own on loopback, with a new database; None for SQLite."""
     if kind == "sqlite":
         yield None
         return
     if postgres.programs() is None:
         pytest.skip(postgres.MISSING)
     port = str(free_port("127.0.0.1", 0, "database"))
-    with postgres.server(listen_addresses="127.0.0.1", port=port) as url:
-        here = make_url(postgres.new_database(url)).difference_update_query(["host", "port"])
-        yield here.set(host="127.0.0.1", port=int(port)).render_as_string()
+    with postgres.running(listen_addresses="127.0.0.1", port=port) as found:
+        here = make_url(postgres.new_database(found.url)).difference_update_query(["host", "port"])
+        url = here.set(host="127.0.0.1", port=int(port)).render_as_string()
+        yield Served(found, url)
 
 
 @pytest.mark.parametrize(("seed", "kind", "at_once", "rounds"), STORMS)
@@ -77,11 +80,11 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
     kind: str,
     at_once: int,
     rounds: int,
-    database: str | None,
+    server: Served | None,
 ) -> None:
-    with Fleet(tmp_path, model, Setting(seed=seed, ledger=database)) as fleet:
+    with Fleet(tmp_path, model, Setting(seed=seed), server) as fleet:
         watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
-        storm = rage(fleet, forecast(rounds, seed, fleet.line_names, at_once), watch)
+        storm = rage(fleet, forecast(rounds, seed, fleet.kinds(), at_once), watch)
         steps = calm(fleet, watch, steps=3, deadline_s=120.0)
         found = Findings.of(fleet, storm, watch, steps)
         questions = {t.task_id: t.input["question"] for t in fleet.ledger.tasks()}
@@ -97,7 +100,7 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
     assert crashes == [], "who is not killed lives"
     assert found.prompts_left <= OUTSTANDING, "what was in work when the run ended, no more"
     assert found.readings == steps
-    assert storm.suffered() == dict.fromkeys(kinds(fleet.line_names), rounds)
+    assert storm.suffered() == dict.fromkeys(fleet.kinds(), rounds)
     assert set(PHASES) <= storm.phases(), "faults in every phase"
     assert max(found.ages) <= 2, "R8"
     assert watch.unexplained == [], "P1"
@@ -112,7 +115,7 @@ def test_a_run_that_learns_has_the_curve_of_its_undisturbed_twin(
     """Windows of `WINDOW` steps; p below 0.001 fails, so a sound run fails once in a thousand."""
     with Fleet(tmp_path / "storm", model, Setting(seed=11, lr=LEARNS)) as fleet:
         watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
-        rage(fleet, forecast(3, 11, fleet.line_names), watch)
+        rage(fleet, forecast(3, 11, fleet.kinds()), watch)
         steps = calm(fleet, watch, steps=WINDOW, deadline_s=180.0)
         disturbed = curve.windows(curve.rewards(fleet.ledger), WINDOW)
     with Fleet(tmp_path / "twin", model, Setting(seed=12, lr=LEARNS, steps=steps)) as fleet:
