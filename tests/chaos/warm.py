@@ -25,7 +25,8 @@ from tradewind.run.process import ProcessSpec, whole_environment
 PARTS = ("controller.main", "gateway.main", "pool.main", "grader.main", "worker.main")
 IMPORTED = (
     *(f"tradewind.{part}" for part in PARTS),
-    "tradewind.trainer.__main__",
+    "tradewind.trainer.loop",
+    "tradewind.trainer.midtrain",
     "tradewind.pool.engines.embedded.engine",
     "psycopg",
     "sqlalchemy.dialects.postgresql.psycopg",
