@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def use():
 def test_code_of_an_agent_is_not_run_in_weaker_walls_than_asked_for(monkeypatch, name):
     why = Measured(Level.L1, "bubblewrap is not installed (apt-get install bubblewrap)")
     monkeypatch.setattr(measuring, "measure", lambda: why)
-    monkeypatch.setattr(measuring.shutil, "which", lambda program: None)
+    monkeypatch.setattr(shutil, "which", lambda program: None)
     with pytest.raises(
         UserError, match=rf"'{name}' needs isolation L2, and this machine reaches L1"
     ):

@@ -42,7 +42,7 @@ from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
 from tradewind.rewards.panel import Panel
-from tradewind.rewards.sandbox.measure import measure
+from tradewind.rewards.sandbox.measure import report
 from tradewind.types.beat import Beat
 from tradewind.types.errors import LedgerAway, Stalled, UserError
 from tradewind.types.ids import RolloutId
@@ -261,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: grader.stop())
-    log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, measure())
+    log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, report())
     try:
         grader.run()
     except (LedgerAway, Stalled, UserError) as error:  # a new life reads what came of it

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from tradewind.rewards.options import BoxOptions
-from tradewind.rewards.sandbox.box import INSIDE, Box, installed_packages
+from tradewind.rewards.sandbox.box import Box
 from tradewind.rewards.sandbox.fair import GradersFault, fairly
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
+from tradewind.rewards.sandbox.view import INSIDE, installed_packages
 from tradewind.rewards.signal import VerifierFailed
 from tradewind.types.record import Json
 

@@ -49,7 +49,7 @@ class ForeignSignal:
         self._entry, self._deadline = entry, config.deadline_s
         ours = [Path(folder) for folder in sys.path if folder]
         self._process = KillableProcess(
-            Box(Level.L1, config.limits(), packages=ours),
+            Box(Level.L1, config.limits(), packages=ours, confined=False),
             Path(foreign_child.__file__),
             str(path.resolve()),
             attribute,

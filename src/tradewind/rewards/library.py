@@ -6,11 +6,12 @@ import importlib.metadata
 import importlib.util
 from pathlib import Path
 
-from tradewind.rewards.options import ProcessOptions
-from tradewind.rewards.sandbox.box import INSIDE, Box, installed_packages
+from tradewind.rewards.options import ReaderOptions
+from tradewind.rewards.sandbox.box import Box
 from tradewind.rewards.sandbox.fair import GradersFault, fairly
-from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess
+from tradewind.rewards.sandbox.view import INSIDE, installed_packages
 from tradewind.rewards.signal import VerifierFailed
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
@@ -26,14 +27,14 @@ class Library:
     def __init__(
         self,
         use: str,
-        options: ProcessOptions,
+        options: ReaderOptions,
         script: str,
         distribution: str,
         wanted: str | None = None,
     ) -> None:
         """`wanted` is what to install if it is not `distribution` itself.
 
-        Raises `UserError` if the library is not installed.
+        Raises `UserError` if the library is not installed, or the machine cannot isolate as asked.
         """
         if importlib.util.find_spec(distribution.replace("-", "_")) is None:
             raise UserError(
@@ -43,7 +44,8 @@ class Library:
             )
         self.version = importlib.metadata.version(distribution)
         """Of the library: another one may decide otherwise."""
-        box = Box(Level.L1, options.limits(), packages=installed_packages())
+        level = require(options.minimum, f"verifier {use!r}")
+        box = Box(level, options.limits(), packages=installed_packages())
         self._process = KillableProcess(box, Path(INSIDE, script))
         self._deadline = options.deadline_s
 

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.rewards.sandbox.inside.plain import decode
 from tradewind.rewards.sandbox.same import Tolerance
-from tradewind.rewards.signal import Verdict
-from tradewind.types.outcome import Outcome
 from tradewind.types.task import Task
 
 
@@ -32,15 +30,6 @@ class Reference(BaseModel):
             where = ".".join(map(str, first["loc"]))
             what = first["msg"].removeprefix("Value error, ")
             raise BadReference(f"its reference {where!r}: {what}" if where else what) from error
-
-    @classmethod
-    def fault(cls, task: Task) -> str | None:
-        """Why the reference is wrong, or None."""
-        try:
-            cls.of(task)
-        except BadReference as error:
-            return str(error)
-        return None
 
 
 class NumberReference(Reference):
@@ -73,11 +62,3 @@ def plain_value(data: Any) -> Any:
 
 
 _NAMED = ("tuple", "set", "frozenset", "bytes", "complex", "int", "dict")
-
-
-def text_of(outcome: Outcome, key: str) -> str | Verdict:
-    """The artefact `key`, or the verdict on an outcome that has no such text."""
-    text = outcome.artefacts.get(key)
-    if not isinstance(text, str) or not text.strip():
-        return Verdict(value=0.0, cause=f"no {key!r} was reported")
-    return text

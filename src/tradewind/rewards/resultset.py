@@ -10,7 +10,9 @@ the child) is graded 0; only the verifier's own failure raises `VerifierFailed`.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +21,11 @@ from typing import Any
 from pydantic import Field
 
 from tradewind.rewards import sql_child
-from tradewind.rewards.options import ProcessOptions
+from tradewind.rewards.options import ReaderOptions
 from tradewind.rewards.rows import difference
 from tradewind.rewards.sandbox.box import Box
 from tradewind.rewards.sandbox.fair import GradersFault, PolicysFault, fairly
-from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
@@ -31,8 +33,10 @@ from tradewind.types.errors import UserError
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
+_ANY_TABLES = "SELECT count(*) FROM sqlite_master"
 
-class ResultSetOptions(ProcessOptions):
+
+class ResultSetOptions(ReaderOptions):
     """What `resultset` takes."""
 
     database: Path | None = None
@@ -63,10 +67,15 @@ class ResultSet:
     def __init__(self, config: ResultSetOptions) -> None:
         """Raises `UserError` if the database is missing or is none."""
         self._config = config
-        database = _existing(config.database)
-        box = Box(Level.L1, config.limits())
-        self._process = KillableProcess(box, Path(sql_child.__file__), str(database.resolve()))
+        self._level = require(config.minimum, "verifier 'resultset'")
         self._references: dict[str, Table] = {}
+        self._copies = contextlib.ExitStack()
+        database = _existing(config.database).resolve()
+        self._process = self._reader(database)
+        if not self._reads():  # another user may not, or a write-ahead log lies beside it
+            self._process.close()
+            folder = self._copies.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-"))
+            self._process = self._reader(_copied(database, Path(folder, database.name)))
 
     def score(self, episode: Episode) -> Verdict:
         """1.0 if the result sets are the same, else 0.0 with the difference as evidence."""
@@ -110,6 +119,18 @@ class ResultSet:
     def close(self) -> None:
         """End the child."""
         self._process.close()
+        self._copies.close()
+
+    def _reader(self, database: Path) -> KillableProcess:
+        box = Box(self._level, self._config.limits(), readable=[database])
+        return KillableProcess(box, Path(sql_child.__file__), str(database))
+
+    def _reads(self) -> bool:
+        """Whether the child can read the database from where it is."""
+        try:
+            return self._run(_ANY_TABLES, self._config.deadline_s).error is None
+        except NoAnswer:
+            return False
 
     def _reference(self, sql: str) -> Table:
         """The reference's rows; the database is read-only, so they are computed once."""
@@ -167,6 +188,15 @@ def _literal(cell: Any) -> str:
     return repr(cell)
 
 
+def _copied(database: Path, to: Path) -> Path:
+    """A copy that everybody may read."""
+    with closing(sql_child.connect(str(database))) as source, closing(sqlite3.connect(to)) as copy:
+        source.set_authorizer(None)
+        source.backup(copy)
+    to.chmod(0o444)
+    return to
+
+
 def _existing(database: Path | None) -> Path:
     if database is None:
         raise UserError(
@@ -175,7 +205,7 @@ def _existing(database: Path | None) -> Path:
         )
     try:
         with closing(sql_child.connect(str(database))) as connection:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            connection.execute(_ANY_TABLES).fetchone()
     except sqlite3.Error as error:
         raise UserError(
             f"the grader's database cannot be read ({error})",

@@ -102,7 +102,7 @@ class Arm:
     def _open(self) -> list[Task]:
         """The ledger with the tasks that may be drawn; the main arm says which may not."""
         taskset = self._folder / self._recipe.tasks.path
-        found = admitted_tasks(self._recipe, taskset, read_tasks(taskset))
+        found = admitted_tasks(self._recipe, taskset, read_tasks(taskset), self._folder)
         left_out = found.sentence()
         if self._name == "main" and left_out is not None:
             self._view.say(f"{left_out}; all are in {register_file(taskset)}")

@@ -47,7 +47,10 @@ def rank(  # noqa: PLR0913  one parameter per option
         str | None, typer.Option(metavar="RUN", help="Measure on its stored rollouts too.")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON lines: rollout_id, label, signal.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Beside the ledger's: JSON lines of rollout_id, label, signal."
+        ),
     ] = None,
     folder: Folder = None,
     tasks: Annotated[int, typer.Option(min=0, help="For how many tasks answers are made.")] = 50,

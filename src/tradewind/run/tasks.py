@@ -67,6 +67,7 @@ def admit_tasks(  # noqa: PLR0913  one parameter per option
         bool | None, typer.Option("--need-oracle", help="Refuse tasks without a known answer.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    progress: Annotated[bool, typer.Option("--progress", hidden=True)] = False,
 ) -> None:
     """Try each task without a policy: exit code 1 if one of them may not train.
 
@@ -87,7 +88,13 @@ def admit_tasks(  # noqa: PLR0913  one parameter per option
         },
     )
     place = taskset.absolute()
-    console = Console(stderr=True, quiet=as_json)
+    console = Console(stderr=True, quiet=as_json or progress)
+
+    def tell(left: int) -> None:
+        status.update(f"{left} tasks left")
+        if progress:  # for a launcher, a number a line
+            print(left, flush=True)
+
     with contextlib.chdir(folder or reward.absolute().parent), console.status("") as status:
         found = admit(
             place,
@@ -95,11 +102,11 @@ def admit_tasks(  # noqa: PLR0913  one parameter per option
             said.composition,
             options,
             parallel=parallel,
-            tell=lambda left: status.update(f"{left} tasks left"),
+            tell=tell,
         )
     if as_json:
         print(json.dumps(_as_data(place, found)))
-    else:
+    elif not progress:
         _print(place, known, found)
     raise typer.Exit(REFUSED if found.refused else 0)
 

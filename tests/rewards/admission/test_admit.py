@@ -14,6 +14,7 @@ from orderdesk import build, product
 from tradewind.envs.taskset import load_tasks
 from tradewind.rewards.admission import attacked
 from tradewind.rewards.admission.admit import admit
+from tradewind.rewards.admission.leaks import leaks as leak_sentences
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.admission.record import read_register, register_file
 from tradewind.rewards.attacks.attack import Attack
@@ -136,6 +137,28 @@ def test_what_stands_in_the_prompt_is_a_leak_unless_it_is_too_short_to_prove_any
         task(1, "1494", "What happened in 1494?"),
     ]
     assert found(taskset, tasks, "equal") == {"t-0": ["leak"], "t-1": []}
+
+
+PROMPT = 'def last(orders):\n    """The orders without repetition, by the date of each."""\n'
+SOLUTION = f"{PROMPT}    return sorted(set(orders), key=lambda order: order.date)\n"
+STEPS = "first sort the orders by date, then keep the last of each city"
+
+
+@pytest.mark.parametrize(
+    ("oracle", "shown", "share", "leaks"),
+    [
+        (STEPS, "Hint: sort the orders by date, then keep the last", 0.6, True),
+        (STEPS, "Hint: sort the orders by date", 0.6, False),
+        (STEPS, "Hint: sort the orders by date, then keep the last", 1.0, False),
+        (SOLUTION, PROMPT, 0.6, False),
+        (SOLUTION, PROMPT + "    return sorted(set(orders), key=lambda order:", 0.6, True),
+    ],
+)
+def test_most_of_a_right_answer_is_a_leak_but_not_what_the_question_says(
+    oracle, shown, share, leaks
+):
+    task = Task(task_id="t", kind="k", split="train", input={"question": shown})
+    assert bool(leak_sentences(task, {"code": oracle}, 12, share)) == leaks
 
 
 def test_a_hidden_test_that_the_prompt_names_is_a_leak(taskset):

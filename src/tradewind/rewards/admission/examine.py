@@ -16,7 +16,7 @@ from tradewind.rewards.admission.guesses import Guess, guesses
 from tradewind.rewards.admission.leaks import leaks
 from tradewind.rewards.admission.mutants import mutants
 from tradewind.rewards.admission.options import AdmissionOptions
-from tradewind.rewards.admission.record import Admission, Failure, task_hash
+from tradewind.rewards.admission.record import Admission, Failure, Hashes
 from tradewind.rewards.panel import Panel
 from tradewind.types.record import Json
 from tradewind.types.task import Task
@@ -29,14 +29,14 @@ def examine(
     task: Task,
     panel: Panel | None,
     options: AdmissionOptions,
-    kind_hash: str,
+    now: Hashes,
     shared: Sequence[Failure] = (),
 ) -> Admission:
     """What a task shows; `shared` is what was found out about all tasks of its kind.
 
     Without a panel (no signal of the reward can be verified) only its text is looked at.
     """
-    found = _Found(task, kind_hash, shared)
+    found = _Found(task, now, shared)
     if panel is None:
         found.leaks(None, options)
         return found.admission(None)
@@ -61,8 +61,8 @@ def examine(
 class _Found:
     """Collects what becomes an `Admission`."""
 
-    def __init__(self, task: Task, kind_hash: str, shared: Sequence[Failure]) -> None:
-        self.task, self.kind_hash = task, kind_hash
+    def __init__(self, task: Task, now: Hashes, shared: Sequence[Failure]) -> None:
+        self.task, self.now = task, now
         self.failures: list[Failure] = [*shared]
         self.values: Json = {}
 
@@ -113,7 +113,7 @@ class _Found:
             self.fail("guess", f"{named}{more}; at most {options.floor:g} is allowed")
 
     def leaks(self, oracle: Json | None, options: AdmissionOptions) -> None:
-        for sentence in leaks(self.task, oracle, options.leak_characters):
+        for sentence in leaks(self.task, oracle, options.leak_characters, options.leak_share):
             self.fail("leak", sentence)
 
     def admission(self, bench: Bench | None) -> Admission:
@@ -121,8 +121,8 @@ class _Found:
             self.values |= {"verdicts": bench.verdicts, "slowest_s": bench.slowest_s}
         return Admission(
             task_id=self.task.task_id,
-            task_hash=task_hash(self.task),
-            kind_hash=self.kind_hash,
+            task_hash=self.now.task,
+            kind_hash=self.now.kind,
             failures=tuple(self.failures),
             **self.values,
         )
