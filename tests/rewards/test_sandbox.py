@@ -19,13 +19,14 @@ from boxes import need
 from tradewind.rewards.sandbox import cgroup
 from tradewind.rewards.sandbox import measure as measuring
 from tradewind.rewards.sandbox.box import Box
-from tradewind.rewards.sandbox.fair import GradersFault, PolicysFault, fairly
+from tradewind.rewards.sandbox.fair import PolicysFault, fairly
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.limits import Limits
 from tradewind.rewards.sandbox.measure import Measured, measure, reaches, report, require
 from tradewind.rewards.sandbox.orphans import bury_strangers
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.sandbox.seccomp import filter_program
+from tradewind.rewards.signal import VerifierFailed
 from tradewind.types import UserError
 
 CHILD = """
@@ -419,7 +420,7 @@ def test_two_failures_are_the_policys_if_the_sandbox_works():
 
     with pytest.raises(PolicysFault, match="died before it answered, twice"):
         fairly(dies, lambda: None, 1.0)
-    with pytest.raises(GradersFault, match="no space left"):
+    with pytest.raises(VerifierFailed, match="no space left"):
         fairly(dies, does_not_work, 1.0)
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from tradewind.rewards.options import ReaderOptions
 from tradewind.rewards.sandbox.box import Box
-from tradewind.rewards.sandbox.fair import GradersFault, fairly
+from tradewind.rewards.sandbox.fair import fairly
 from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess
 from tradewind.rewards.sandbox.view import INSIDE, installed_packages
-from tradewind.rewards.signal import VerifierFailed
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
 
@@ -55,14 +54,11 @@ class Library:
         Raises `PolicysFault` if it is late or dies twice though the control works, and
         `VerifierFailed` if it does not.
         """
-        try:
-            return fairly(
-                lambda seconds: self._warm(control).ask(question, seconds),
-                lambda: self._process.ask(control, _START_S),
-                self._deadline,
-            )
-        except GradersFault as error:
-            raise VerifierFailed(str(error)) from error
+        return fairly(
+            lambda seconds: self._warm(control).ask(question, seconds),
+            lambda: self._process.ask(control, _START_S),
+            self._deadline,
+        )
 
     def _warm(self, control: Json) -> KillableProcess:
         """The child with its library imported, which takes longer than most answers."""

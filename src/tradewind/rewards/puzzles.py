@@ -17,7 +17,7 @@ from pydantic import Field
 
 from tradewind.rewards.library import Library
 from tradewind.rewards.options import ReaderOptions
-from tradewind.rewards.reference import BadReference, Reference
+from tradewind.rewards.reference import Reference
 from tradewind.rewards.sandbox.fair import PolicysFault
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.rewards.verifier import Verifier
@@ -77,7 +77,7 @@ class Puzzle(Verifier[PuzzleReference]):
         """Whether the puzzle can be made again, and is the one that the agent is asked."""
         try:
             said = self._ask(PuzzleReference.of(task), None)
-        except (BadReference, PolicysFault, VerifierFailed) as error:
+        except (PolicysFault, VerifierFailed) as error:
             return str(error)
         asked = task.input.get("question")
         if asked is not None and asked != said["question"]:

@@ -8,10 +8,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.rewards.sandbox.inside.plain import decode
 from tradewind.rewards.sandbox.same import Tolerance
+from tradewind.rewards.signal import VerifierFailed
 from tradewind.types.task import Task
 
 
-class BadReference(Exception):
+class BadReference(VerifierFailed):
     """A task's reference is not what its verifier needs; a sentence for people."""
 
 

@@ -18,17 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tradewind.rewards import sql_child
 from tradewind.rewards.options import ReaderOptions
+from tradewind.rewards.reference import Reference
 from tradewind.rewards.rows import difference
 from tradewind.rewards.sandbox.box import Box
-from tradewind.rewards.sandbox.fair import GradersFault, PolicysFault, fairly
+from tradewind.rewards.sandbox.fair import fairly
 from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
-from tradewind.types.episode import Episode
+from tradewind.rewards.verifier import Verifier
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
 from tradewind.types.task import Task
@@ -57,15 +58,32 @@ class Table:
     error: str | None = None
 
 
-class ResultSet:
-    """Implements `Signal`."""
+class ResultSetReference(Reference):
+    """What `resultset` reads of a task's reference."""
+
+    sql: str = ""
+    ordered: bool = False
+    """Whether the order of the rows counts."""
+
+    @field_validator("sql")
+    @classmethod
+    def _there_is_one(cls, sql: str) -> str:
+        if not sql.strip():
+            raise ValueError("it is empty")
+        return sql
+
+
+class ResultSet(Verifier[ResultSetReference]):
+    """Runs the agent's query and the reference's in a child that lives on."""
 
     version = "1"
     kind = Kind.EXECUTABLE
-    needs_turns = False
+    reads = ResultSetReference
+    solution = "sql"
 
     def __init__(self, config: ResultSetOptions) -> None:
         """Raises `UserError` if the database is missing or is none."""
+        super().__init__("sql")
         self._config = config
         self._level = require(config.minimum, "verifier 'resultset'")
         self._references: dict[str, Table] = {}
@@ -77,43 +95,32 @@ class ResultSet:
             folder = self._copies.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-"))
             self._process = self._reader(_copied(database, Path(folder, database.name)))
 
-    def score(self, episode: Episode) -> Verdict:
-        """1.0 if the result sets are the same, else 0.0 with the difference as evidence."""
-        task, sql = episode.task, episode.outcome.artefacts.get("sql")
-        if not isinstance(sql, str) or not sql.strip():
-            return Verdict(value=0.0, cause="no SQL was reported")
-        expected = self._reference(task.reference["sql"])
+    def decide(self, answer: str, reference: ResultSetReference) -> Verdict:
+        """1.0 if the result sets are the same, else 0.0 with the difference as its cause."""
+        expected = self._reference(reference.sql)
         if expected.error is not None:
             raise VerifierFailed(f"the reference query failed: {expected.error}")
-        got = self._candidate(sql, task.reference["sql"])
+        got = self._candidate(answer, reference.sql)
         if got.error is not None:
             return Verdict(value=0.0, cause=got.error)
-        return _verdict(expected, got, ordered=bool(task.reference.get("ordered", False)))
+        return _verdict(expected, got, ordered=reference.ordered)
 
-    def check(self, task: Task) -> str | None:
+    def doubt(self, reference: ResultSetReference) -> str | None:
         """Whether the reference can be run, and returns rows that a blank answer would not."""
-        sql = task.reference.get("sql")
-        if not isinstance(sql, str) or not sql.strip():
-            return 'its reference has no "sql"'
-        expected = self._reference(sql)
+        expected = self._reference(reference.sql)
         if expected.error is not None:
             return f"its reference query fails ({expected.error})"
         if not expected.rows:
             return "its reference query returns no rows, so that an empty answer would pass"
         return None
 
-    def oracle(self, task: Task) -> Json | None:
-        """The reference's own query, reported as an agent would."""
-        sql = task.reference.get("sql")
-        return {"sql": sql} if isinstance(sql, str) else None
-
     def result(self, task: Task) -> Json | None:
         """A query that writes the reference's rows out: the answer without the question."""
-        sql = task.reference.get("sql")
-        expected = Table() if not isinstance(sql, str) else self._reference(sql)
-        if not expected.rows:
+        rows = [
+            ", ".join(map(_literal, row)) for row in self._reference(task.reference["sql"]).rows
+        ]
+        if not rows:
             return None
-        rows = [", ".join(map(_literal, row)) for row in expected.rows]
         return {"sql": f"select {rows[0]}" if len(rows) == 1 else f"values ({'), ('.join(rows)})"}
 
     def close(self) -> None:
@@ -143,16 +150,11 @@ class ResultSet:
 
     def _candidate(self, sql: str, known_good: str) -> Table:
         """The candidate's rows; `known_good` shows whose fault it is if there are none."""
-        try:
-            return fairly(
-                lambda seconds: self._run(sql, seconds),
-                lambda: self._run(known_good, self._config.deadline_s),
-                self._config.deadline_s,
-            )
-        except PolicysFault as error:
-            return Table(error=str(error))
-        except GradersFault as error:
-            raise VerifierFailed(str(error)) from error
+        return fairly(
+            lambda seconds: self._run(sql, seconds),
+            lambda: self._run(known_good, self._config.deadline_s),
+            self._config.deadline_s,
+        )
 
     def _run(self, sql: str, deadline_s: float) -> Table:
         config = self._config

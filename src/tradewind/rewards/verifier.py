@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from tradewind.rewards.reference import BadReference, Reference
 from tradewind.rewards.sandbox.fair import PolicysFault
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Verdict
 from tradewind.types.episode import Episode
 from tradewind.types.record import Json
 from tradewind.types.task import Task
@@ -50,8 +50,6 @@ class Verifier(Generic[R]):
             return self.decide(answer, self.reads.of(episode.task))
         except (NothingReported, PolicysFault) as error:
             return Verdict(value=0.0, cause=str(error))
-        except BadReference as error:
-            raise VerifierFailed(str(error)) from error
 
     def check(self, task: Task) -> str | None:
         """Why the task cannot be scored, or None."""
