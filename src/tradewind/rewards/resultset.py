@@ -61,7 +61,7 @@ class Table:
 class ResultSetReference(Reference):
     """What `resultset` reads of a task's reference."""
 
-    sql: str = ""
+    sql: str
     ordered: bool = False
     """Whether the order of the rows counts."""
 
@@ -116,9 +116,8 @@ class ResultSet(Verifier[ResultSetReference]):
 
     def result(self, task: Task) -> Json | None:
         """A query that writes the reference's rows out: the answer without the question."""
-        rows = [
-            ", ".join(map(_literal, row)) for row in self._reference(task.reference["sql"]).rows
-        ]
+        known = self._reference(str(task.reference.get("sql", "")))
+        rows = [", ".join(map(_literal, row)) for row in known.rows]
         if not rows:
             return None
         return {"sql": f"select {rows[0]}" if len(rows) == 1 else f"values ({'), ('.join(rows)})"}
