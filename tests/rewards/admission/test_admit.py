@@ -53,10 +53,16 @@ class Brittle(Equal):
     def score(self, task, outcome):
         return super().score(task, {"artefacts": {"answer": outcome["artefacts"]["answer"]}})
 
+class Broken(Equal):
+    """Fails on everything."""
+    def score(self, task, outcome):
+        raise RuntimeError("no luck")
+
 def nobody_knows(task, outcome):
     return float(outcome["artefacts"].get("answer") == task["reference"]["answer"])
 
 equal, within, moody, kind, brittle = Equal(), Within(), Moody(), Kind(), Brittle()
+broken = Broken()
 '''
 
 
@@ -285,3 +291,14 @@ def test_a_signal_that_cannot_be_opened_is_a_sentence(taskset):
     broken = Composition(signals=(SignalConfig(use=f"{taskset.parent}/nothing.py:score"),))
     with pytest.raises(UserError, match="file does not exist"):
         admit(taskset, FOUR, broken, AdmissionOptions())
+
+
+def test_a_verifier_that_always_fails_ends_admission_after_a_few_tasks(taskset):
+    """Seen: a grader that hangs kept admission busy for hours, deadline after deadline."""
+    heard: list[int] = []
+    tasks = [task(n, f"answer number {n}") for n in range(40)]
+    broken = reward(taskset, "broken")
+    with pytest.raises(UserError, match=r"fails on the right answers of the first 5 tasks; t-\d"):
+        admit(taskset, tasks, broken, AdmissionOptions(), parallel=1, tell=heard.append)
+    assert heard[-1] == 35
+    assert not register_file(taskset).exists()

@@ -33,12 +33,15 @@ from tradewind.rewards.config import Composition, Role
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.registry import open_signal
 from tradewind.rewards.signal import Kind
+from tradewind.types.errors import UserError
 from tradewind.types.task import Task
 
 RULES = 2
 """Raised when the rules of this package change, so that what they found before is found anew."""
 VERIFIABLE = (Kind.EXECUTABLE, Kind.CHECK, Kind.MATCH)
 """What gives the same verdict to whoever asks, without a policy's turns."""
+HOPELESS = 5
+"""Tasks whose right answers get no verdict, after which no more are tried."""
 AT_LEAST = 3
 """Tasks that must share a result before it is called usual."""
 
@@ -70,7 +73,8 @@ def admit(
 ) -> Admitted:
     """Examine what is new or changed, and keep the result beside the taskset.
 
-    `tell` hears how many tasks are left. Raises `UserError` if a signal cannot be opened.
+    `tell` hears how many tasks are left. Raises `UserError` if a signal cannot be opened, or if
+    signals fail on the right answers of the first tasks.
     """
     part = verifiable(composition)
     now = hashes_of(tasks)
@@ -171,7 +175,19 @@ def _examine_all(
         for admission in threads.map(one, new):
             found.append(admission)
             tell(len(new) - len(found))
+            if len(found) == HOPELESS and all(map(_without_verdict, found)):
+                threads.shutdown(cancel_futures=True)
+                raise UserError(
+                    f"the reward fails on the right answers of the first {HOPELESS} tasks; "
+                    f"{admission.task_id}: {admission.failures[-1].sentence}",
+                    fix="mend the signal that fails, then admit again",
+                )
     return found
+
+
+def _without_verdict(admission: Admission) -> bool:
+    """Though a right answer is known."""
+    return admission.oracle and any(failure.rule == "scorable" for failure in admission.failures)
 
 
 def _empty(

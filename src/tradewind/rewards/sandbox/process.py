@@ -97,7 +97,7 @@ class KillableProcess:
             if not piece and self._ended_for_memory():
                 raise self._too_large()
             if not piece:
-                raise NoAnswer("the process died before it answered")
+                raise NoAnswer(f"the process died before it answered{_how(child)}")
             received += piece
             if len(received) > most:
                 raise NoAnswer(f"the process answered with more than {most} bytes")
@@ -178,6 +178,15 @@ class _Running:
         self.child.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return descendants(self.child.pid)
+
+
+def _how(child: subprocess.Popen[bytes]) -> str:
+    """How a process ended that has closed its pipe, if it has."""
+    try:
+        code = child.wait(_LOOK_S)
+    except subprocess.TimeoutExpired:
+        return ""
+    return f" (signal {-code})" if code < 0 else f" (exit status {code})"
 
 
 def _readable(program: bytes) -> int:
