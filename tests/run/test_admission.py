@@ -85,10 +85,10 @@ def test_a_task_whose_reference_names_a_file_that_changed_does_not_train(place):
     """Seen: the database behind a reference was made anew, and its old admission still held."""
     (place / "answers.csv").write_text("Oslo")
     named = [row(n, "train", city) for n, city in enumerate(("answers.csv", "Rome", "Lima"))]
-    (place / "tasks.jsonl").write_text("".join(named))
+    (place / "tasks.jsonl").write_text("".join([*named, HELD]))
     recipe, taskset = prepared(place)
     tasks = read_tasks(taskset)
-    assert len(admitted_tasks(recipe, taskset, tasks, place).tasks) == 3
+    assert len(admitted_tasks(recipe, taskset, tasks, place).tasks) == 4
     (place / "answers.csv").write_text("Bergen")
     with pytest.raises(UserError, match="changed since"):
         admitted_tasks(recipe, taskset, tasks, place)

@@ -41,9 +41,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")
 @app.command()
 def use(
     run: Run,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A recipe, or a file with [[signals]].")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recipe, or a file of signals.")],
 ) -> None:
     """Put another reward in use while the run goes on.
 

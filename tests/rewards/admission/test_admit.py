@@ -163,8 +163,8 @@ STEPS = "first sort the orders by date, then keep the last of each city"
 def test_most_of_a_right_answer_is_a_leak_but_not_what_the_question_says(
     oracle, shown, share, leaks
 ):
-    task = Task(task_id="t", kind="k", split="train", input={"question": shown})
-    assert bool(leak_sentences(task, {"code": oracle}, 12, share)) == leaks
+    asked = task(0, "", shown)
+    assert bool(leak_sentences(asked, {"code": oracle}, 12, share)) == leaks
 
 
 def test_a_hidden_test_that_the_prompt_names_is_a_leak(taskset):
