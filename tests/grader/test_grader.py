@@ -91,9 +91,9 @@ def grader(workspace: Path):
     [
         (Outcome(status="completed", artefacts={"sql": "select 2"}), 1.0, None),
         (Outcome(status="completed", artefacts={"sql": "select 3"}), 0.0, "differ"),
-        (Outcome(status="completed"), 0.0, "no SQL"),
+        (Outcome(status="completed"), 0.0, "no 'sql'"),
         (Outcome(status="agent_limit", artefacts={"sql": "select 2"}), 1.0, None),
-        (Outcome(status="agent_error", detail="KeyError"), 0.0, "no SQL"),
+        (Outcome(status="agent_error", detail="KeyError"), 0.0, "no 'sql'"),
         (Outcome(status="env_error", detail="database is down"), None, "database is down"),
         (Outcome(status="infra_error", detail="gateway gone"), None, "infra_error: gateway gone"),
     ],

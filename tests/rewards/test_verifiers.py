@@ -151,7 +151,7 @@ def test_what_an_agent_did_not_report_is_graded_zero(use):
         ("numeric", {"answer": "1"}, "finite number"),
         ("numeric", {"answer": True}, "finite number"),
         ("numeric", {"answer": float("nan")}, "finite number"),
-        ("math", {"answer": ""}, "no .answer"),
+        ("math", {"answer": ""}, "answer.: it is empty"),
         ("json-schema", {}, "no .schema"),
         ("json-schema", {"schema": {"type": "strng"}}, "schema is wrong"),
     ],

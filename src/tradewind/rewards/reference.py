@@ -30,6 +30,8 @@ class Reference(BaseModel):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             what = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "missing":
+                what, where = f'its reference has no "{where}"', ""
             raise BadReference(f"its reference {where!r}: {what}" if where else what) from error
 
 
