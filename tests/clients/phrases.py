@@ -20,6 +20,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tradewind.render.message import canonical
 from tradewind.render.renderer import Renderer
 from tradewind.types import Turn
 
@@ -135,8 +136,10 @@ def _random_llama(vocabulary: int) -> LlamaForCausalLM:
 
 
 def _lines(messages: Sequence[dict[str, Any]]) -> list[str]:
-    contents = [m["content"] for m in messages if m["role"] in ("system", "user", "developer")]
-    return [line for text in contents if isinstance(text, str) for line in text.split("\n")]
+    contents = [
+        m["content"] for m in canonical(messages) if m["role"] in ("system", "user", "developer")
+    ]
+    return [line for content in contents for line in (content or "").split("\n")]
 
 
 def _answer(turn: Turn) -> str:

@@ -322,6 +322,36 @@ def test_tokens_of_a_version_without_proof_leave(
     assert world.compare() == {0}
 
 
+def test_a_request_whose_tokens_wait_for_a_proof_is_not_taken_for_dead(world: World) -> None:
+    """Empty chunks leave while vLLM decodes on; with the proof everything leaves, in order."""
+    gate = Gate(world.vllm)
+    asked = Listener(gate)  # type: ignore[arg-type]
+    for _ in range(10):  # a fast vLLM may be done before a busy machine has staged the version
+        before, name = world.version, world.name()
+        asked.ask(name, PROMPT, LONG, priority=Priority.ROLLOUT)
+        asked.until(lambda name=name: bool(asked.ids(name)))
+        after = stepped(world.tensors, before)
+        gate.swap(after, before + 1)
+        asked.until(lambda name=name: bool(signs(asked, name)) or name in asked.ended)
+        told, held = asked.versions(name), gate.load().held
+        world.follow(world.tensors | after)
+        gate.opened()
+        asked.until(lambda name=name: name in asked.ended)
+        if held:
+            break
+    assert held > 0 and set(told) == {before}, "nothing of the new version left before its proof"
+    assert set(signs(asked, name)) == {world.version}
+    versions = asked.versions(name)
+    assert (len(versions), versions) == (LONG, sorted(versions))
+    assert set(versions) == {before, world.version}
+    assert asked.last(name).finish_reason is FinishReason.LENGTH
+
+
+def signs(listener: Listener, name: str) -> list[int]:
+    """Versions that the empty chunks of a request speak of."""
+    return [chunk.version for chunk in listener.chunks[name] if not chunk.ids]
+
+
 def test_another_shape_or_name_is_refused(world: World) -> None:
     norm = world.tensors["model.norm.weight"]
     for changed in ({"model.norm.weight": norm[:-1]}, {"other": norm}):
