@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from itertools import cycle
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
 from gateways import sides
 from gateways.engine import TEXT, FakeEngine
 from gateways.load import Load

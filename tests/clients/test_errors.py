@@ -170,7 +170,7 @@ WORDS = {
     "ended": (409, "ConflictError", "rollout_ended", "conflict_error"),
     "no pool": (429, "RateLimitError", "no_pool", "rate_limit_error"),
 }
-BROKEN = {"chat": "answer_lost", "responses": "server_error", "messages": "api_error"}
+BROKEN = {"chat": "answer_lost", "responses": "server_error", "messages": "overloaded_error"}
 
 
 @pytest.mark.parametrize("use", [python, node], ids=["Python", "Node"])
