@@ -74,7 +74,6 @@ def test_unmodified_agent_finishes_its_task_and_its_second_turn_extends_the_firs
 @pytest.mark.parametrize("name", GAMES if FULL else LEARNED)
 def test_tiny_model_learns_from_the_rollouts_of_an_unmodified_agent(name, agents, tmp_path):
     found = learn(painter(agents, name), tmp_path, STEPS, GROUPS)
-    print(found)
     assert found.after > found.before + GAIN, found
     if FULL:
         assert sum(found.rewards[-4:]) > sum(found.rewards[:4]) + 0.5, found
