@@ -130,12 +130,13 @@ def python(asked: Asked, empty_key: str) -> Saw:
             "no pool": (client(asked.empty.url, empty_key, 0), "hi", {}),
         }
         for case, (opened, text, more) in cases.items():
-            with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)) as caught:
+            with opened, pytest.raises((openai.APIStatusError, anthropic.APIStatusError)) as caught:
                 ask(opened, text, **more)
             kind, status = type(caught.value).__name__, caught.value.status_code
             found = {"api": name, "case": case, "status": status, "kind": kind}
             saw.append({**found, "code": code(caught.value)})
-        broken = _break(ask, client(url, asked.key, 0))
+        with client(url, asked.key, 0) as opened:
+            broken = _break(ask, opened)
         saw.append({"api": name, "case": "broken", "code": code(broken)})
     return saw
 

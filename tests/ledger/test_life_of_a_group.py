@@ -171,7 +171,8 @@ def test_one_long_rollout_holds_up_its_own_group_and_no_other(play):
     play.train(2)
     play.chat(lease.rollout_id)
     play.finish(lease.rollout_id)
-    play.score(lease.rollout_id, 1.0)
+    play.ledger.claim_finished("g1", 100, play.now, 10.0)
+    play.ledger.write_scores(lease.rollout_id, [play.score(lease.rollout_id, 1.0)])
     assert play.close() == [slow], "and it is trained when it comes"
 
 

@@ -29,7 +29,9 @@ def gradient(model):
 
 def reference(tiny, trained, visible=None):
     """Gradient of the mean of -log p over `trained`, by transformers' own forward."""
-    model = tiny.tiny_model().to(torch.bfloat16).to(torch.float32)
+    model = tiny.tiny_model()
+    for parameter in model.parameters():  # the trainer's are bf16-exact
+        parameter.data = parameter.data.to(torch.bfloat16).to(torch.float32)
     ids = torch.tensor([IDS])
     logits = model(input_ids=ids, attention_mask=visible).logits[0, :-1]
     logp = logits.log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
