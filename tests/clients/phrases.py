@@ -92,10 +92,9 @@ def byte_model(folder: Path, phrases: Iterable[str] = (), window: int = 16384) -
 
 
 def imitate(
-    folder: Path, demonstrations: Sequence[Demonstration], extra: Iterable[str], steps: int
+    folder: Path, demonstrations: Sequence[Demonstration], phrases: Iterable[str], steps: int
 ) -> Path:
     """A model folder whose policy answers like one demonstration or another, evenly."""
-    phrases = set(extra).union(*(one.phrases() for one in demonstrations))
     byte_model(folder, phrases)
     renderer = Renderer.open(folder)
     model = _random_llama(renderer.vocab_size)
