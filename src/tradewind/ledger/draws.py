@@ -76,13 +76,9 @@ def queue_again(conn: Connection, draw: int, *, wait: bool) -> None:
     )
 
 
+@lru_cache(maxsize=8)
 def permutation(seed: int, epoch: int, n: int) -> tuple[int, ...]:
     """The order in which the `n` training tasks are drawn in `epoch`."""
-    return _permutation(seed, epoch, n)
-
-
-@lru_cache(maxsize=8)
-def _permutation(seed: int, epoch: int, n: int) -> tuple[int, ...]:
     order = list(range(n))
     random.Random(f"draws {seed} {epoch}").shuffle(order)
     return tuple(order)

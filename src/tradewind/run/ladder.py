@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -100,7 +99,7 @@ def rescore_run(
     """Score stored rollouts again, without inference, and say how many verdicts changed."""
     place = ledgers_of(run)[0]
     here = folder or (Path.cwd() if reward is None else reward.absolute().parent)
-    with closing(Ledger.open(place)) as ledger:
+    with Ledger.open(place) as ledger:
         composition = _composition(ledger, reward, Workspace(Path(run)).data)
         with contextlib.chdir(here), Console(stderr=True, quiet=as_json).status("") as status:
             pairs: list[tuple[StoredGroup, list[Rescored]]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -70,7 +69,7 @@ def collect(
     """Delete token payloads that no record of the run names."""
     found = []
     for place in ledgers_of(run):
-        with closing(Ledger.open(place)) as ledger:
+        with Ledger.open(place) as ledger:
             found.append(ledger.collect_payloads(grace_hours * 3600, dry_run=dry_run))
     if as_json:
         print(json.dumps([one.model_dump() for one in found]))
@@ -100,7 +99,7 @@ def ledgers_of(run: str) -> list[str]:
 
 
 def _read(place: str) -> AuditReport:
-    with closing(Ledger.open(place)) as ledger:
+    with Ledger.open(place) as ledger:
         return ledger.audit_report(compose)
 
 

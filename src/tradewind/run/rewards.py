@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,7 +50,7 @@ def use(
     """
     workspace = Workspace(run)
     composition = _anchored(read_reward(file, workspace.data).composition, file.parent)
-    with closing(_ledger(workspace)) as ledger:
+    with _ledger(workspace) as ledger:
         panel = Panel(composition)
         try:
             panel.check(ledger.tasks())
@@ -66,7 +65,7 @@ def use(
 @app.command()
 def show(run: Run, as_json: AsJson = False) -> None:
     """What each component of the reward did, step by step, and where the reward was changed."""
-    with closing(_ledger(Workspace(run))) as ledger, ledger.read() as conn:
+    with _ledger(Workspace(run)) as ledger, ledger.read() as conn:
         readings = read_components(conn)
     if as_json:
         print(json.dumps([reading.model_dump() for reading in readings]))
@@ -82,7 +81,7 @@ def restore(
     ] = None,
 ) -> None:
     """Draw tasks again that were set aside: exploits were caught on them, or they were invalid."""
-    with closing(_ledger(Workspace(run))) as ledger:
+    with _ledger(Workspace(run)) as ledger:
         restored = ledger.restore_tasks(tasks or None)
     print(f"drawn again: {', '.join(restored) or 'none, none of these was set aside'}")
 
@@ -114,7 +113,7 @@ def monitor(
             Console().print(_tally_table(tallies))
         return
     assert run is not None
-    with closing(_ledger(Workspace(run))) as ledger:
+    with _ledger(Workspace(run)) as ledger:
         caught = [e for e in ledger.events(limit=100_000) if e.kind == "rollout.caught"]
         aside = ledger.set_aside()
     if as_json:

@@ -6,7 +6,7 @@ import getpass
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -217,5 +217,5 @@ def _ledger(run: str) -> Iterator[Ledger]:
                 fix="give runs/<name>, a ledger's file or the URL of a database",
             )
         place = ledger_of(Path(run))
-    with closing(Ledger.open(place)) as ledger:
+    with Ledger.open(place) as ledger:
         yield ledger

@@ -64,11 +64,8 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _run_id(place: str, default: str) -> str:
-    ledger = Ledger.open(place)
-    try:
+    with Ledger.open(place) as ledger:
         return str(ledger.meta("run_id", default))
-    finally:
-        ledger.close()
 
 
 def _read(file: Path) -> dict[str, Any]:
