@@ -40,6 +40,7 @@ from tradewind.gateway.session import Sessions, User
 from tradewind.gateway.traffic import Traffic
 from tradewind.gateway.turn import Parts
 from tradewind.gateway.user_chat import UserChats
+from tradewind.http.requests import TooLarge, read_bytes
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.turns import Session
 from tradewind.render.renderer import Renderer
@@ -243,13 +244,11 @@ def _refusing(
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise Refusal(413, "body_too_large", f"The body is larger than {limit} bytes.")
-        parts.append(part)
-    return b"".join(parts)
+    try:
+        return await read_bytes(request, limit)
+    except TooLarge as error:
+        said = f"The body is larger than {limit} bytes."
+        raise Refusal(413, "body_too_large", said) from error
 
 
 def _spoken(request: Request) -> Dialect:
