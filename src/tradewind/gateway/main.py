@@ -30,8 +30,9 @@ from pathlib import Path
 
 import uvicorn
 
-from tradewind.gateway.app import Gateway, create_app
+from tradewind.gateway.app import create_app
 from tradewind.gateway.config import GatewayConfig
+from tradewind.gateway.gateway import Gateway
 from tradewind.gateway.parameters import table
 from tradewind.http.listening import favour_the_event_loop, listen, quiet
 from tradewind.ledger.ledger import Ledger

@@ -162,6 +162,11 @@ class Steps(Database):
         with self.read() as conn:
             return list(conn.execute(query).scalars())
 
+    def version(self, number: int) -> WeightVersion | None:
+        """One committed version; None if there is none of that number."""
+        with self.read() as conn:
+            return _version_of(conn, number)
+
     def versions(self) -> list[WeightVersion]:
         """All committed versions, oldest first."""
         with self.read() as conn:
