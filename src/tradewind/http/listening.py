@@ -52,6 +52,17 @@ def listen_at(address: str, *, what: str, fix: str) -> socket.socket:
     return listen(host, int(port), what=what, fix=fix)
 
 
+def free_port(host: str, wanted: int, process: str) -> int:
+    """A free TCP port on `host`, or `wanted` if it is not 0 and free, for `process` to listen on.
+
+    Raises `UserError` if the wanted port is taken.
+    """
+    fix = f"end the process that uses this port, or set [{process}] port to 0 for any free one"
+    with listen(host, wanted, what=f"the {process}", fix=fix) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
 def quiet(app: ASGIApp, grace_s: int) -> uvicorn.Config:
     """Serve `app` without a log of requests; after SIGTERM open connections have `grace_s`."""
     return uvicorn.Config(

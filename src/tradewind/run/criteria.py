@@ -26,6 +26,7 @@ from tradewind.rewards.criteria.trial import Row, Share, Summary, summarise, try
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.settled import Judgement, without_a_judge
 from tradewind.rewards.judges.shared import give_back, open_judge
+from tradewind.run.options import AsJson
 from tradewind.types import UserError
 
 FAILED = 1
@@ -42,7 +43,6 @@ app = typer.Typer(
 )
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Criteria files (TOML).")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Url = Annotated[str, typer.Option("--judge-url", metavar="URL", help="Base URL, /v1 included.")]
 Model = Annotated[str, typer.Option("--judge-model", metavar="NAME", help="Model to ask for.")]
 KeyEnv = Annotated[

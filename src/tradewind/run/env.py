@@ -27,6 +27,7 @@ from tradewind.envs.check.subject import Limits, Subject
 from tradewind.envs.signature import parse_keys
 from tradewind.envs.taskset import load_tasks
 from tradewind.http.listening import listen_at, quiet
+from tradewind.run.options import AsJson
 from tradewind.types import UserError
 
 KEY_VARIABLE = "TRADEWIND_PUSH_KEY"
@@ -70,7 +71,7 @@ def check(  # noqa: PLR0913  one parameter per option
     model_url: Annotated[
         str | None, typer.Option(metavar="URL", help="How the server reaches it, /v1 included.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a server, in whatever language: exit status 0 if it keeps the push protocol, else 1."""
     asked = Asked(

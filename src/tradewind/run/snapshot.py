@@ -118,7 +118,7 @@ def take_snapshot(workspace: Workspace, now: float | None = None) -> Snapshot:
         return _compose(ledger, stages, at)
 
 
-def with_nulls(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
+def with_details(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
     """The same with judges and single tasks, which takes a look at every rollout."""
     with Ledger.open(workspace.ledger) as ledger:
         standings = [ledger.standing(j.signal, j.version) for j in ledger.judges()]

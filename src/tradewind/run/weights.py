@@ -16,6 +16,7 @@ from rich.table import Table
 
 from tradewind.run.goto import go_to
 from tradewind.run.model import check_model_folder, fresh_folder
+from tradewind.run.options import AsJson
 from tradewind.types import UserError
 from tradewind.weights import pointer
 from tradewind.weights.bucket import Bucket, NotInBucket
@@ -36,7 +37,6 @@ app = typer.Typer(
 )
 
 Url = Annotated[str, typer.Argument(metavar="BUCKET", help="file:///folder or s3://name/prefix.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
 @app.command()
