@@ -129,7 +129,8 @@ class Loop:
                 if now_closed != closed or paused is not None:
                     closed, progressed = now_closed, time.monotonic()
                 missing, owner = self._missing(number, closed, paused)
-                if (waited := time.monotonic() - progressed) > self.config.wait_deadline_s:
+                waited = time.monotonic() - progressed
+                if paused is None and waited > self.config.wait_deadline_s:
                     raise Stalled(missing, owner=owner, seconds=waited)
                 self.pulse.waiting(self.doing, missing, owner)
                 time.sleep(self.config.poll_s)
