@@ -39,7 +39,7 @@ app.command("rescore")(rescore_run)
 def use(
     run: RunFolder,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A recipe, or a file with [[signals]].")
+        Path, typer.Argument(metavar="FILE", help="A recipe, or a file with a table signals.")
     ],
 ) -> None:
     """Put another reward in use while the run goes on.
