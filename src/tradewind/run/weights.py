@@ -130,7 +130,7 @@ def export(
     model: Annotated[Path, typer.Option(metavar="DIR", help="Base checkpoint: runs/NAME/model.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is not there yet.")],
 ) -> None:
-    """Write a version as a checkpoint folder; a new run begins from it with --set model.path=DIR."""
+    """Write a version as a checkpoint folder; a run begins from it with --set model.path=DIR."""
     if out.exists():
         raise UserError("this is there already", value=str(out), fix="give a new folder")
     store = Bucket.open(bucket)
