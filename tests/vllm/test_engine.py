@@ -322,43 +322,6 @@ def test_tokens_of_a_version_without_proof_leave(
     assert world.compare() == {0}
 
 
-def test_a_request_whose_tokens_wait_for_a_proof_is_not_taken_for_dead(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Empty chunks leave while vLLM decodes on; with the proof everything leaves, in order."""
-    gate = Gate(world.vllm)
-    asked = Listener(gate)  # type: ignore[arg-type]
-    before, name = world.version, world.name()
-    exchange = world.vllm._holdings._exchange
-
-    async def meanwhile(parcel: Any, version: int) -> float:
-        asked.ask(name, PROMPT, LONG, priority=Priority.ROLLOUT)
-        while not asked.ids(name):  # it began with the old version, and the new one is staged
-            await asyncio.sleep(0)
-        return await exchange(parcel, version)
-
-    after = stepped(world.tensors, before)
-    with monkeypatch.context() as patch:
-        patch.setattr(world.vllm._holdings, "_exchange", meanwhile)
-        gate.swap(after, before + 1)
-    asked.until(lambda: len(signs(asked, name)) > 5 or name in asked.ended)
-    told, held = asked.versions(name), gate.load().held
-    world.follow(world.tensors | after)
-    gate.opened()
-    asked.wait()
-    assert held > 0 and set(told) == {before}, "nothing of the new version left before its proof"
-    assert set(signs(asked, name)) == {world.version}
-    versions = asked.versions(name)
-    assert (len(versions), versions) == (LONG, sorted(versions))
-    assert set(versions) == {before, world.version}
-    assert asked.last(name).finish_reason is FinishReason.LENGTH
-
-
-def signs(listener: Listener, name: str) -> list[int]:
-    """Versions that the empty chunks of a request speak of."""
-    return [chunk.version for chunk in listener.chunks[name] if not chunk.ids]
-
-
 def test_another_shape_or_name_is_refused(world: World) -> None:
     norm = world.tensors["model.norm.weight"]
     for changed in ({"model.norm.weight": norm[:-1]}, {"other": norm}):
