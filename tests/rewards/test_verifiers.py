@@ -138,7 +138,7 @@ def test_what_an_agent_did_not_report_is_graded_zero(use):
 @pytest.mark.parametrize(
     ("name", "reference", "says"),
     [
-        ("python", {"cases": [{"args": [1], "expected": 1}]}, "'entry'"),
+        ("python", {"cases": [{"args": [1], "expected": 1}]}, "entry"),
         ("python", {"entry": "f"}, "cases"),
         ("python", {"entry": "f", "test": "def check("}, "does not compile"),
         ("python", {"entry": "f", "cases": ADD["cases"], "test": "def check(c): pass"}, "one of"),

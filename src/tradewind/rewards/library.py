@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 from tradewind.rewards.options import ReaderOptions
@@ -15,6 +16,8 @@ from tradewind.rewards.sandbox.view import INSIDE, installed_packages
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
 
+_CACHES_MB = 16
+"""Some libraries do not import without a place for their caches."""
 _START_S = 60.0
 """Longest that the import of the library may take."""
 
@@ -44,7 +47,8 @@ class Library:
         self.version = importlib.metadata.version(distribution)
         """Of the library: another one may decide otherwise."""
         level = require(options.minimum, f"verifier {use!r}")
-        box = Box(level, options.limits(), packages=installed_packages())
+        limits = replace(options.limits(), file_mb=_CACHES_MB)
+        box = Box(level, limits, packages=installed_packages())
         self._process = KillableProcess(box, Path(INSIDE, script))
         self._deadline = options.deadline_s
 

@@ -6,7 +6,6 @@ import getpass
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from tradewind.ledger.ledger import Ledger
-from tradewind.ledger.place import has_ledger, ledger_of
 from tradewind.ledger.trust import Judge
+from tradewind.run.ledgers import open_ledger
+from tradewind.run.options import AsJson, Run
 from tradewind.types import Json, UserError
 from tradewind.types.trust import Label, Standing
 
@@ -46,16 +45,11 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Place = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's folder, a ledger's file or a database URL.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-
 
 @app.command()
-def show(run: Place, as_json: AsJson = False) -> None:
+def show(run: Run, as_json: AsJson = False) -> None:
     """Print every judge's state, the bounds that decided it, and what it was held against."""
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         rows = [(judge, ledger.standing(judge.signal, judge.version)) for judge in ledger.judges()]
         paused = ledger.paused()
     if as_json:
@@ -79,7 +73,7 @@ def show(run: Place, as_json: AsJson = False) -> None:
 
 @app.command()
 def label(
-    run: Place,
+    run: Run,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, one label each.")],
 ) -> None:
     """Add labels by people: {"rollout_id", "signal", "rater", "value"} on each line.
@@ -88,7 +82,7 @@ def label(
     A rater's first label on a rollout stands.
     """
     labels = list(read_labels(file))
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         known = {judge.signal for judge in ledger.judges()}
         for found in labels:
             if found.signal not in known:
@@ -102,9 +96,9 @@ def label(
 
 
 @app.command()
-def resume(run: Place) -> None:
+def resume(run: Run) -> None:
     """Let training go on after an alarm has paused it; pools follow the newest version again."""
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         pause = ledger.resume_training(time.time(), getpass.getuser())
     print("training was not paused" if pause is None else f"training goes on; it was {pause.alarm}")
 
@@ -204,18 +198,3 @@ def _wrong_line(fault: str, line: str, number: int) -> UserError:
         value=line[:120],
         fix='write {"rollout_id": "g000001-r0", "signal": "tone", "rater": "ana", "value": 1}',
     )
-
-
-@contextmanager
-def _ledger(run: str) -> Iterator[Ledger]:
-    place = run
-    if "://" not in run and not Path(run).is_file():
-        if not has_ledger(Path(run)):
-            raise UserError(
-                "there is no ledger here",
-                value=run,
-                fix="give runs/<name>, a ledger's file or the URL of a database",
-            )
-        place = ledger_of(Path(run))
-    with closing(Ledger.open(place)) as ledger:
-        yield ledger

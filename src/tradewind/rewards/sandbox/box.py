@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,7 +115,7 @@ class Box:
         devices = ["/dev/null", "/dev/urandom"] if alone else ["/proc", "/dev"]
         writable = ["/dev/null"] if alone else ["/dev", *SCRATCHES]
         if alone and self.limits.file_mb:
-            writable.append(tempfile.gettempdir())
+            writable.append("/tmp")
         return self.limits.as_json(
             None if self._bundle else self._uid,
             count_processes=not alone,
