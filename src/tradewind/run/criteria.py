@@ -107,11 +107,7 @@ def test(  # noqa: PLR0913  one parameter per option
 def signals(
     files: Files, judge_url: Url = "", judge_model: Model = "", judge_key_env: KeyEnv = None
 ) -> None:
-<<<<<<< HEAD
-    """Print for a recipe the tables of `grader.signals` that these files need."""
-=======
     """Print the grader.signals tables of a recipe for these files."""
->>>>>>> main
     options = {"url": judge_url, "model": judge_model, "key_env": judge_key_env, "store": STORE}
     print("# Relative paths begin in the folder of the recipe.")
     judged: list[str] = []

@@ -78,12 +78,8 @@ def _stored(place: str, composition: Composition, labels: Labels, most: int) -> 
     Labels of the ledger count beside `labels`, which come first where both say something.
     """
     needs_turns = _needs_turns(composition)
-<<<<<<< HEAD
-    with closing(Ledger.open(place)) as ledger:
-        kept = kept_labels(one for s in composition.signals for one in ledger.labels(s.name))
-=======
     with Ledger.open(place) as ledger:
->>>>>>> main
+        kept = kept_labels(one for s in composition.signals for one in ledger.labels(s.name))
         groups = [group for group in ledger.stored_groups() if group.rollouts]
         size = max((len(group.rollouts) for group in groups), default=1)
         chosen = {group.group_id for group in _spread(groups, most // size)}

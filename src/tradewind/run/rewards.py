@@ -37,15 +37,10 @@ app.command("rescore")(rescore_run)
 
 @app.command()
 def use(
-<<<<<<< HEAD
-    run: Run,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recipe, or a file of signals.")],
-=======
     run: RunFolder,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A recipe, or a file with a table signals.")
     ],
->>>>>>> main
 ) -> None:
     """Put another reward in use while the run goes on.
 
