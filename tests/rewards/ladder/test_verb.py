@@ -32,7 +32,7 @@ def test_a_run_is_ranked_on_its_own_rollouts_and_scored_again(desk, played, tmp_
     rows, strict = ranked["signals"]
     assert (rows["name"], rows["verdict"], rows["groups"]) == ("resultset", "use", 10)
     assert 0.2 < rows["rate"] < 0.8 and rows["spread"] > 0.5
-    assert strict["agreement"] < 1.0 and strict["concordance"] > 0.8
+    assert strict["agreement"] < 1.0 and strict["concordance"] > 0.6
 
     names = [r.rollout_id for g in ledger.stored_groups() for r in g.rollouts]
     said = {"signal": "strict", "rater": "ana", "at": 1.0}
