@@ -173,11 +173,13 @@ class Run:
                 while graded < sound + rollouts:
                     self._judges.late = graded >= sound
                     self._report_pool()
+                    self._rounds.look()
                     self._rounds.round()
                     played = self._play_waiting()
                     while grader.grader.grade_some(threads):
                         pass
                     graded += played
+                    self._rounds.look()
                     self._rounds.round()
                     self._train()
                     self._note(graded)
