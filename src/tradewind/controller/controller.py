@@ -110,8 +110,8 @@ class Controller:
         return await asyncio.to_thread(method, *args, **kwargs)
 
     async def _look(self, ended: Callable[[], bool]) -> None:
-        """Judges and alarms, beside the rounds: among thousands of rollouts a look takes a good part
-        of a second, for which no lease shall wait.
+        """Judges and alarms, beside the rounds: among thousands of rollouts a look takes half a
+        second, for which no lease shall wait.
         """
         while not self._stopped and not ended():
             try:
