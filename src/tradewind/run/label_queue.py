@@ -13,6 +13,7 @@ from tradewind.rewards.config import Composition
 from tradewind.rewards.criteria.criterion import Criterion
 from tradewind.rewards.criteria.exhibit import exhibit_of
 from tradewind.rewards.criteria.file import read_criterion
+from tradewind.rewards.stored_episode import stored_episode
 from tradewind.rewards.trust.sampling import Wanted, wanted
 from tradewind.types import Json, UserError
 from tradewind.types.trust import ProbeKind
@@ -75,13 +76,12 @@ def _criterion(ledger: Ledger, judge: Judge) -> Criterion:
 
 def _shown(ledger: Ledger, criterion: Criterion, rollout: str) -> Json:
     """What a person needs: the question, the answers that there are, what the judge was shown."""
-    group = ledger.stored_group(rollout.rpartition("-r")[0])
-    outcome = next(r.outcome for r in group.rollouts if r.rollout_id == rollout)
     try:
-        turns = ledger.turns(rollout) if criterion.needs_turns else ()
+        episode = stored_episode(ledger, rollout, turns=criterion.needs_turns)
     except LostPayload as error:
         return {"question": criterion.question, "lost": str(error)}
-    exhibit = exhibit_of(criterion, group.task, outcome, turns)
+    assert episode is not None, f"{rollout} has a verdict and is not graded"
+    exhibit = exhibit_of(criterion, episode.task, episode.outcome, episode.turns)
     return {
         "question": criterion.question,
         **({"guidance": criterion.guidance} if criterion.guidance else {}),
