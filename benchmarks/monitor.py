@@ -5,8 +5,8 @@
     planted.toml ──► planted(seed) ──► monitor ──► recall by class and style, false alarms, speed
 
 `exploits_caught` counts severity 1 (a tripwire would reject the group), `exploits_suspected` 0.5 or
-more; unseen ones were written by somebody who had not read the rules. Names and hashes differ between seeds, scripts do
-not, so counts are those of one seed.
+more; unseen ones were written by somebody who had not read the rules. Names and hashes differ
+between seeds, scripts do not, so counts are those of one seed.
 """
 
 from __future__ import annotations
