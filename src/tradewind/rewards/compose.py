@@ -124,13 +124,12 @@ def compose_group(
 
 def nothing_left(composition: Composition, trust: Mapping[str, float]) -> bool:
     """Whether no weighted signal and no gate of the composition counts under these factors."""
-    counts = [
-        signal
+    factors = _factors(composition, trust)
+    return not any(
+        factors[signal.name] > 0
         for signal in composition.signals
         if signal.role is Role.GATE or (signal.role is Role.WEIGHTED and signal.weight > 0)
-        if not signal.judged or trust.get(signal.name, 0.0) > 0
-    ]
-    return not counts
+    )
 
 
 def _reward(signals: Sequence[SignalConfig], weights: Mapping[str, float], found: Scores) -> float:
