@@ -26,9 +26,9 @@ from fleet import Fleet, Setting, make_model
 from storm import calm, forecast, rage, until_done
 from watch import StallWatch
 
+from tradewind.http.listening import free_port
 from tradewind.ledger.tables import draws
 from tradewind.run.readings import read_steps
-from tradewind.run.supervisor import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
 

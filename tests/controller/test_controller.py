@@ -96,6 +96,23 @@ def test_rollouts_become_a_step_and_room_for_new_groups(world):
     assert w.lease()["rollout_id"] == "g000002-r0"
 
 
+def test_a_writer_that_hangs_costs_a_round_and_not_the_controller(world):
+    w = world(max_running=100)
+    whole_round, hung = w.controller.rounds.round, threading.Event()
+
+    def one_that_waits_in_vain():
+        if not hung.is_set():
+            hung.set()
+            raise Stalled("another writer of the ledger", owner="another process", seconds=30.0)
+        return whole_round()
+
+    w.controller.rounds.round = one_that_waits_in_vain
+    assert hung.wait(60)
+    w.pool()
+    w.train()
+    assert w.lease(wait_s=30.0) is not None
+
+
 def test_no_more_groups_are_open_than_staleness_allows(world):
     w = world(max_staleness=1, max_running=100)
     w.pool()

@@ -17,8 +17,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from pydantic import Field
-
+from tradewind.grader.config import ProbeConfig
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.payloads import LostPayload
 from tradewind.ledger.trust import Judge
@@ -29,7 +28,6 @@ from tradewind.rewards.registry import open_signal
 from tradewind.rewards.stored_episode import stored_episode
 from tradewind.rewards.trust.canaries import Canary, Material, canaries, known_wrong, made_of
 from tradewind.rewards.trust.evidence import YES
-from tradewind.types.config import Config
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
 from tradewind.types.ids import RolloutId
@@ -41,34 +39,6 @@ log = logging.getLogger("grader")
 
 KEPT = 16
 """Works that wait to be made into canaries, of each judge."""
-
-
-class ProbeConfig(Config):
-    """Section `[grader.probes]`."""
-
-    seed: int = 0
-    """Decides which rollouts are probed."""
-    truth: dict[str, str] = Field(default_factory=dict)
-    """Judged signal -> the deterministic signal that says the truth of the same rollouts; each such
-    rollout is a free label. A good role for it is `monitor`: as a closed gate it would keep the
-    judge from being asked about what is wrong."""
-    canary_every: int = Field(default=8, ge=1)
-    """Judged rollouts of a criterion per canary."""
-    canary_confirm: int = Field(default=4, ge=0)
-    """How often a canary with the wrong verdict is asked again."""
-    repeat_items: int = Field(default=20, ge=0)
-    """Rollouts of a new judge that are judged three times."""
-    repeat_share: float = Field(default=0.02, ge=0, le=1)
-    """Share of rollouts after those."""
-    anchors: int = Field(default=40, ge=0)
-    """So many of a judge's first rollouts are asked again and again."""
-    anchor_every: int = Field(default=8, ge=1)
-    """Judged rollouts of a criterion per anchor."""
-    heldout: dict[str, dict[str, object]] = Field(default_factory=dict)
-    """Judged signal -> options of another judge for the same criterion (`url`, `model`, ...); what
-    is not named is as in the signal's own options."""
-    heldout_share: float = Field(default=0.03, ge=0, le=1)
-    """Share of rollouts that the held-out judge sees, too."""
 
 
 @dataclass

@@ -193,15 +193,20 @@ def _claim(conn: Connection, row: AnyRow, owner: str, until: float) -> FinishedR
     return FinishedRollout(
         rollout_id=row.rollout_id,
         task=read_task(conn, row.task_id),
-        outcome=Outcome(
-            status=OutcomeStatus(ended.status),
-            artefacts=ended.reported["artefacts"],
-            detail=ended.detail,
-            environment=ended.reported.get("environment"),
-        ),
+        outcome=outcome_of(ended),
         composition=composition,
         claims=row.grader_claims + 1,
         put_off=row.put_off,
+    )
+
+
+def outcome_of(row: AnyRow) -> Outcome:
+    """A row of `outcomes` as a record, with the status and detail as they count."""
+    return Outcome(
+        status=OutcomeStatus(row.status),
+        artefacts=row.reported["artefacts"],
+        detail=row.detail,
+        environment=row.reported.get("environment"),
     )
 
 

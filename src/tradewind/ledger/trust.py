@@ -8,8 +8,9 @@ from itertools import chain
 
 from sqlalchemy import Connection, Select, func, insert, select, update
 
-from tradewind.ledger.database import AnyRow, Database, insert_new, put
+from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.events import note
+from tradewind.ledger.rows import insert_new, put
 from tradewind.ledger.tables import (
     groups,
     judges,

@@ -74,7 +74,7 @@ def subjects_of(
 def _stored(place: str, composition: Composition, labels: Labels, most: int) -> Iterator[Subject]:
     """Evenly over the run's groups, labelled ones always; turns only if a signal looks at them."""
     needs_turns = _needs_turns(composition)
-    with closing(Ledger.open(place)) as ledger:
+    with Ledger.open(place) as ledger:
         groups = [group for group in ledger.stored_groups() if group.rollouts]
         size = max((len(group.rollouts) for group in groups), default=1)
         chosen = {group.group_id for group in _spread(groups, most // size)}

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tradewind.run.snapshot import SILENT_S, PoolLine, Snapshot
 
-ViewKind = Literal["live", "plain", "json"]
+ViewKind = Literal["auto", "live", "plain", "json"]
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_EVERY_S = 10.0
 
@@ -40,7 +40,7 @@ class View(Protocol):
         """Leave the terminal as it was."""
 
 
-def open_view(kind: Literal["auto", "live", "plain", "json"]) -> View:
+def open_view(kind: ViewKind) -> View:
     """The view of that kind; `auto` is live on a terminal and plain without one."""
     if kind == "json":
         return JsonView()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +18,10 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.ledger.place import has_ledger, ledger_of
 from tradewind.ledger.trust import Judge
 from tradewind.run.label_queue import SHOWN, queue, written
+from tradewind.run.ledgers import open_ledger
+from tradewind.run.options import AsJson, Run
 from tradewind.types import Json, UserError
 from tradewind.types.trust import Label, Standing
 
@@ -47,16 +47,11 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Place = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's folder, a ledger's file or a database URL.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-
 
 @app.command()
-def show(run: Place, as_json: AsJson = False) -> None:
+def show(run: Run, as_json: AsJson = False) -> None:
     """Print every judge's state, the bounds that decided it, and what it was held against."""
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         rows = [(judge, ledger.standing(judge.signal, judge.version)) for judge in ledger.judges()]
         paused = ledger.paused()
     if as_json:
@@ -80,7 +75,7 @@ def show(run: Place, as_json: AsJson = False) -> None:
 
 @app.command()
 def label(
-    run: Place,
+    run: Run,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, one label each.")],
 ) -> None:
     """Add labels by people: {"rollout_id", "signal", "rater", "value"} on each line.
@@ -89,7 +84,7 @@ def label(
     A rater's first label on a rollout stands.
     """
     labels, empty = read_labels(file)
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         known = {judge.signal for judge in ledger.judges()}
         for found in labels:
             if found.signal not in known:
@@ -105,7 +100,7 @@ def label(
 
 @app.command()
 def sample(
-    run: Place,
+    run: Run,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the queue goes.")],
     signal: Annotated[str, typer.Option(help="The judged signal, if there are several.")] = "",
     n: Annotated[int, typer.Option("-n", min=1, help="Rollouts to label.")] = 40,
@@ -117,7 +112,7 @@ def sample(
     Some are drawn by lot, and bounds are made of these; the others are where judges contradict each
     other or are near the bar. The judge's verdicts are not in the file.
     """
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         judge = _judge_of(ledger, signal)
         who = rater or getpass.getuser()
         lines = list(queue(ledger, judge, rater=who, n=n, random_share=random_share))
@@ -129,9 +124,9 @@ def sample(
 
 
 @app.command()
-def resume(run: Place) -> None:
+def resume(run: Run) -> None:
     """Let training go on after an alarm has paused it; pools follow the newest version again."""
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         pause = ledger.resume_training(time.time(), getpass.getuser())
     print("training was not paused" if pause is None else f"training goes on; it was {pause.alarm}")
 
@@ -249,18 +244,3 @@ def _wrong_line(fault: str, line: str, number: int) -> UserError:
         value=line[:120],
         fix='write {"rollout_id": "g000001-r0", "signal": "tone", "rater": "ana", "value": 1}',
     )
-
-
-@contextmanager
-def _ledger(run: str) -> Iterator[Ledger]:
-    place = run
-    if "://" not in run and not Path(run).is_file():
-        if not has_ledger(Path(run)):
-            raise UserError(
-                "there is no ledger here",
-                value=run,
-                fix="give runs/<name>, a ledger's file or the URL of a database",
-            )
-        place = ledger_of(Path(run))
-    with closing(Ledger.open(place)) as ledger:
-        yield ledger

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from tradewind.types.config import Config
 
 
-class OptimiserConfig(BaseModel):
+class OptimiserConfig(Config):
     """What both stages share: arithmetic, AdamW and memory."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     lr: float = Field(default=5e-6, gt=0)
     """Peak learning rate."""

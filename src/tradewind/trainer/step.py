@@ -58,7 +58,7 @@ class Trainer:
         trained = [s for s in samples if s.advantage != 0.0]
         tokens = sum(sum(s.mask) for s in samples)
         entries = sum(sum(s.mask) for s in trained)
-        seconds = norm = 0.0
+        norm = 0.0
         if trained:
             sums = self.learner.backward(trained, version, self._objective, number)
             metrics |= self._report(sums, tokens)
