@@ -163,6 +163,19 @@ def test_oldest_groups_are_claimed_first(play):
     assert [c.group.group_id for c in play.ledger.claimable(2, 0, 2)] == groups[:2]
 
 
+def test_one_long_rollout_holds_up_its_own_group_and_no_other(play):
+    slow = play.ledger.open_training_group(2).group_id
+    lease, _ = play.lease(), play.rollout(0.0)
+    later = [play.closed_group() for _ in range(2)]
+    assert [c.group.group_id for c in play.ledger.claimable(2, 0, 2)] == later
+    play.train(2)
+    play.chat(lease.rollout_id)
+    play.finish(lease.rollout_id)
+    play.ledger.claim_finished("g1", 100, play.now, 10.0)
+    play.ledger.write_scores(lease.rollout_id, [play.score(lease.rollout_id, 1.0)])
+    assert play.close() == [slow], "and it is trained when it comes"
+
+
 def test_no_training_task_is_a_sentence(tmp_path):
     from tradewind.ledger.ledger import Ledger
 

@@ -77,6 +77,7 @@ class VectorOperations:
         self._team.run(
             kernels.attend,
             kernels.ATTEND,
+            entered=0,
             rows=span.count,
             heads=s.heads,
             kv_heads=s.kv_heads,

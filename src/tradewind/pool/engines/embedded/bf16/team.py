@@ -49,15 +49,22 @@ class Team:
 
     def __init__(self, threads: int) -> None:
         self._threads, self._enter = threads, _region()
+        self._tasks: dict[Any, tuple[np.ndarray[Any, Any], int]] = {}
 
     def run(self, kernel: Any, layout: np.dtype[Any], **fields: Tensor | float) -> None:
-        """Returns when no share is left. `fields`: those of the task that are not zero; a tensor
-        stands for its address.
+        """Returns when no share is left. `fields`: those of the task behind the first, in their
+        order; a tensor stands for its address.
         """
+        task, address = self._tasks.get(kernel) or self._add(kernel, layout, tuple(fields))
+        task[0] = 0, *[f.data_ptr() if isinstance(f, Tensor) else f for f in fields.values()]
+        self._enter(kernel.address, address, self._threads, 0)
+
+    def _add(self, kernel: Any, layout: np.dtype[Any], fields: tuple[str, ...]) -> Any:
+        """The record of a kernel that runs for the first time: there is one for each."""
+        assert layout.names is not None and layout.names[1:] == fields, "other fields"
         task = np.zeros(1, layout)
-        for name, value in fields.items():
-            task[name] = value.data_ptr() if isinstance(value, Tensor) else value
-        self._enter(kernel.address, task.ctypes.data, self._threads, 0)
+        self._tasks[kernel] = task, task.ctypes.data
+        return self._tasks[kernel]
 
 
 @instruction
