@@ -1,4 +1,4 @@
-"""The controller's state and its one background task; the routes are in `app`."""
+"""The controller's state and its background tasks; the routes are in `app`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger("controller")
 
 
 class Controller:
-    """`run` is its background task; every other method is called by a route."""
+    """`run` is what goes on by itself; every other method is called by a route."""
 
     def __init__(self, config: ControllerConfig, ledger: Ledger) -> None:
         self.config, self.ledger = config, ledger
@@ -48,8 +48,11 @@ class Controller:
         Until `stop`, or until `ended` says so; then nobody waits for a lease any longer.
         """
         await self.call(self.ledger.renew_all, time.time())
+        looks = asyncio.create_task(self._look(ended))
         try:
             while not self._stopped and not ended():
+                if looks.done():
+                    break  # it does not end by itself: what ended it is raised below
                 try:
                     if time.monotonic() >= self._round_at:
                         self._round_at = time.monotonic() + self.config.tick_s
@@ -59,7 +62,9 @@ class Controller:
                     log.warning("%s", error)
                 await self._something_due()
         finally:
+            self._stopped = True
             self.leases.close()
+            await looks
 
     def round_now(self) -> None:
         """Something has happened that should not wait for the next tick."""
@@ -115,6 +120,17 @@ class Controller:
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the ledger off the event loop."""
         return await asyncio.to_thread(method, *args, **kwargs)
+
+    async def _look(self, ended: Callable[[], bool]) -> None:
+        """Judges and alarms, beside the rounds: among thousands of rollouts a look takes half a
+        second, for which no lease shall wait.
+        """
+        while not self._stopped and not ended():
+            try:
+                await self.call(self.rounds.look)
+            except LedgerAway as error:
+                log.warning("%s", error)
+            await asyncio.sleep(self.config.tick_s)
 
     async def _something_due(self) -> None:
         left = self._round_at - time.monotonic()

@@ -5,7 +5,8 @@
     │ heartbeat, outcome ─► Routes ──────────────────┼──► lease, renew, finish
   pool │ report ──────────► Routes ──────────────────┼──► pools, attestations
   run │ evals, training ──► Routes ──────────────────┤
-                            Rounds, every tick_s ────┴──► expire, refill, close, open
+                            Rounds, every tick_s ────┼──► expire, refill, close, open
+                            TrustWatch, beside it ───┴──► standings of judges, alarms, pauses
 
 consumes     requests of workers, pools and `run`; scores (grader) and versions (trainer)
 produces     groups, leases, credit, events that name a stall's cause and owner

@@ -83,7 +83,7 @@ class Stored(Database):
         with self.read() as conn:
             names = list(conn.execute(query).scalars())
         for name in names:
-            found = self._stored_group(name)
+            found = self.stored_group(name)
             if found.rollouts:
                 yield found
 
@@ -121,7 +121,8 @@ class Stored(Database):
             rows = conn.execute(query.order_by(rescored.c.rollout_id)).all()
         return version, [_rescored_of(row) for row in rows]
 
-    def _stored_group(self, group: GroupId) -> StoredGroup:
+    def stored_group(self, group: GroupId) -> StoredGroup:
+        """One group with its graded rollouts; there must be such a group."""
         with self.read() as conn:
             row = conn.execute(
                 select(groups, *(tasks.c[name] for name in _TASK))

@@ -112,7 +112,9 @@ def monitor(
     assert run is not None
     with open_ledger(run) as ledger:
         caught = [e for e in ledger.events(limit=100_000) if e.kind == "rollout.caught"]
-        aside = ledger.set_aside()
+        aside, used = ledger.set_aside(), ledger.composition()
+    signals = () if used is None else Composition.model_validate(used[1]).signals
+    watching = any(signal.use == "exploits" for signal in signals)
     if as_json:
         print(json.dumps({"caught": [e.model_dump() for e in caught], "set_aside": aside}))
         return
@@ -121,7 +123,8 @@ def monitor(
     for task, cause in aside.items():
         print(f"task {task} is set aside: {cause}")
     if not caught:
-        print("nothing was caught")
+        watched = "" if watching else ", and nothing watches: no signal of the reward is `exploits`"
+        print(f"nothing was caught{watched}")
 
 
 def _anchored(composition: Composition, folder: Path) -> Composition:
