@@ -99,12 +99,14 @@ node: postgres
 	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends nodejs; \
 	} >/dev/null 2>&1 || echo "node is not here and cannot be installed by apt-get"; }
 
-# Code of an agent is run behind bubblewrap; without it the grader refuses to run any.
+# Code of an agent is run behind bubblewrap; without it the grader refuses to run any. Where a recipe
+# asks for a kernel of its own, it is gVisor's, which not every distribution has.
 bubblewrap: node
-	@command -v bwrap >/dev/null || { \
+	@{ command -v bwrap && command -v runsc; } >/dev/null || { \
 	as_root=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
 	{ $$as_root apt-get update -qq && \
-	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends bubblewrap; \
+	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends bubblewrap && \
+	  { $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends runsc || true; }; \
 	} >/dev/null 2>&1 || echo "bubblewrap is not here and cannot be installed by apt-get: tests of isolation are skipped"; }
 
 # The other environments are made while ruff and mypy run.

@@ -10,7 +10,8 @@ fully.
 
     faults_named          of `faults_planted`: named by the system in every run
     honest_accused        runs in which an honest judge lost its weight to a fault
-    true_reward_*         expected true reward of the last policy, mean over faults and seeds
+    true_reward_start     expected true reward when the judge becomes faulty, mean over all gated
+    true_reward_*         the same of the last policy
     judged_reward_ungated what the same policy earned from the judges it learnt to please
 """
 
@@ -50,6 +51,7 @@ class Record:
     seed: int
     gated: bool
     rollouts: list[int]
+    """Since the judge is faulty; before that below 0."""
     true: list[float]
     judged: list[float]
     steps: int
@@ -76,7 +78,7 @@ def play(fault: str, seed: int, gated: bool, rollouts: int) -> Record:
         fault=fault,
         seed=seed,
         gated=gated,
-        rollouts=played.rollouts,
+        rollouts=[n - played.sound for n in played.rollouts],
         true=played.true,
         judged=played.judged,
         steps=played.steps,
@@ -106,7 +108,7 @@ def figures_of(runs: Sequence[Record]) -> dict[str, float]:
     accused = [r for r in runs if r.honest_named or (r.fault == HONEST and r.named)]
     taken = [r for r in gated if r.factors[r.fault.replace("_", "-")] == 0]
     return {
-        "true_reward_start": mean(run.true[0] for run in gated),
+        "true_reward_start": mean(_at(run, "true", 0) for run in gated),
         "true_reward_gated": mean(run.true[-1] for run in gated),
         "true_reward_ungated": mean(run.true[-1] for run in ungated),
         "judged_reward_ungated": mean(run.judged[-1] for run in ungated),
@@ -146,7 +148,14 @@ def picture(runs: Sequence[Record]) -> str:
     planted = [run for run in runs if run.fault != HONEST]
     last = min(run.rollouts[-1] for run in planted)
     plot = Plot(
-        (0, last), (0, 1), "rollouts", "reward", width=720, height=300, right=210, whole_x=True
+        (0, last),
+        (0, 1),
+        "rollouts by a faulty judge",
+        "reward",
+        width=720,
+        height=300,
+        right=210,
+        whole_x=True,
     )
     lines = (
         ("--b", "judged, ungated", False, "judged"),
@@ -157,8 +166,8 @@ def picture(runs: Sequence[Record]) -> str:
         own = [run for run in planted if run.gated is gated]
         if what == "true":
             for run in own:
-                plot.line(_points(run, what, last), colour, width=0.5)
-        grid = [last * i / 40 for i in range(2, 41)]
+                plot.line(_faulty(run, what, last), colour, width=0.5)
+        grid = [last * i / 40 for i in range(41)]
         means = [(x, mean(_at(run, what, x) for run in own)) for x in grid]
         plot.line(means, colour, width=2.5)
         plot.label(*means[-1], f"{words} {means[-1][1]:.2f}")
@@ -173,6 +182,10 @@ def picture(runs: Sequence[Record]) -> str:
 def _points(run: Record, what: str, last: float) -> list[tuple[float, float]]:
     values = getattr(run, what)
     return [(x, y) for x, y in zip(run.rollouts, values, strict=True) if x <= last and y == y]
+
+
+def _faulty(run: Record, what: str, last: float) -> list[tuple[float, float]]:
+    return [(0, _at(run, what, 0)), *((x, y) for x, y in _points(run, what, last) if x > 0)]
 
 
 def _at(run: Record, what: str, x: float) -> float:
@@ -197,7 +210,8 @@ def main() -> None:
         arm = "gated" if run.gated else "ungated"
         said = ", ".join(run.named) or "nothing"
         print(
-            f"{run.fault:11} seed {run.seed} {arm:8} true {run.true[0]:.2f} to {run.true[-1]:.2f}, "
+            f"{run.fault:11} seed {run.seed} {arm:8} true {_at(run, 'true', 0):.2f} to "
+            f"{run.true[-1]:.2f}, "
             f"judged {run.judged[-1]:.2f}, named: {said} ({run.seconds:.0f} s)"
         )
     if args.svg is not None:

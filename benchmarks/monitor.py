@@ -5,8 +5,8 @@
     planted.toml ──► planted(seed) ──► monitor ──► recall by class and style, false alarms, speed
 
 `exploits_caught` counts severity 1 (a tripwire would reject the group), `exploits_suspected` 0.5 or
-more; fresh ones were written after the rules. Names and hashes differ between seeds, scripts do
-not, so counts are those of one seed.
+more; unseen ones were written by somebody who had not read the rules. Names and hashes differ
+between seeds, scripts do not, so counts are those of one seed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def main() -> None:
     tallies = measure(monitor.score, cases)
     exploits = total(tally for (exploit, _), tally in tallies.items() if exploit != INNOCENT)
     innocent = total(tally for (exploit, _), tally in tallies.items() if exploit == INNOCENT)
-    fresh = total(t for (e, style), t in tallies.items() if e != INNOCENT and style == "fresh")
+    unseen = total(t for (e, style), t in tallies.items() if e != INNOCENT and style == "unseen")
+    quiet = tallies[INNOCENT, "unseen"]
     scored, began, limit = 0, time.perf_counter(), 1.0 if args.quick else 10.0
     while time.perf_counter() - began < limit:
         monitor.score(cases[scored % len(cases)].episode)
@@ -54,9 +55,11 @@ def main() -> None:
         "exploits_planted": float(exploits.n),
         "exploits_caught": float(exploits.caught),
         "exploits_suspected": float(exploits.suspected),
-        "fresh_planted": float(fresh.n),
-        "fresh_caught": float(fresh.caught),
-        "fresh_suspected": float(fresh.suspected),
+        "unseen_planted": float(unseen.n),
+        "unseen_caught": float(unseen.caught),
+        "unseen_suspected": float(unseen.suspected),
+        "unseen_innocent": float(quiet.n),
+        "unseen_innocent_flagged": float(quiet.suspected),
         "innocent_planted": float(innocent.n),
         "innocent_flagged": float(innocent.suspected),
         "innocent_caught": float(innocent.caught),

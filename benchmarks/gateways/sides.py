@@ -24,12 +24,13 @@ def ours(scratch: Path, core: int) -> Iterator[tuple[str, subprocess.Popen[bytes
     """The gateway's own command."""
     port = free_port()
     config = scratch / "gateway.toml"
-    limits = "pool_alive_s = 1e9\ntoken_budget = 100000000\n"
-    config.write_text(f"port = {port}\nmax_parallel = 4096\n{limits}", encoding="utf-8")
+    settings = f"port = {port}\nmax_parallel = 4096\npool_alive_s = 1e9\n"
+    config.write_text(settings, encoding="utf-8")
     command = [sys.executable, "-m", "tradewind.gateway", "--config", str(config)]
     keys = {"TRADEWIND_POOL_KEY": POOL_KEY}
-    with process([*command, "--workspace", str(scratch)], core, keys, scratch / "ours.log") as run:
-        yield await_url(f"http://127.0.0.1:{port}", "/healthz", run), run
+    log = scratch / "ours.log"
+    with process([*command, "--workspace", str(scratch)], core, keys, log) as run:
+        yield await_url(f"http://127.0.0.1:{port}", "/healthz", run, log), run
 
 
 @contextmanager
@@ -47,8 +48,9 @@ def litellm(python: Path, scratch: Path, engine: str, core: int) -> Iterator[str
     quiet = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     quiet["LITELLM_MASTER_KEY"] = LITELLM_KEY  # it does not start without one
     one = ["--host", "127.0.0.1", "--num_workers", "1"]
-    with process([*command, *one], core, quiet, scratch / "litellm.log") as run:
-        yield await_url(f"http://127.0.0.1:{port}", "/health/liveliness", run)
+    log = scratch / "litellm.log"
+    with process([*command, *one], core, quiet, log) as run:
+        yield await_url(f"http://127.0.0.1:{port}", "/health/liveliness", run, log)
 
 
 @contextmanager
@@ -58,8 +60,9 @@ def rllm(python: Path, scratch: Path, engine: str, core: int) -> Iterator[str]:
     command = [str(python.parent / "rllm-model-gateway"), "--port", str(port)]
     own = ["--host", "127.0.0.1", "--worker", f"{engine}/v1", "--log-level", "WARNING"]
     store = ["--store", "sqlite", "--db-path", str(scratch / "rllm.sqlite")]
-    with process([*command, *own, *store], core, {}, scratch / "rllm.log") as run:
-        yield await_url(f"http://127.0.0.1:{port}", "/health", run)
+    log = scratch / "rllm.log"
+    with process([*command, *own, *store], core, {}, log) as run:
+        yield await_url(f"http://127.0.0.1:{port}", "/health", run, log)
 
 
 @contextmanager
@@ -79,8 +82,8 @@ def process(
         child.wait()
 
 
-def await_url(url: str, path: str, run: subprocess.Popen[bytes]) -> str:
-    """Until it answers anything at all."""
+def await_url(url: str, path: str, run: subprocess.Popen[bytes], log: Path) -> str:
+    """Until it answers anything at all; raises `RuntimeError` with the end of its log."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         try:
@@ -92,7 +95,8 @@ def await_url(url: str, path: str, run: subprocess.Popen[bytes]) -> str:
             if run.poll() is not None:
                 break
             time.sleep(0.1)
-    raise RuntimeError(f"{url} did not start; its log is beside the benchmark's scratch files")
+    said = log.read_text(encoding="utf-8", errors="replace").strip()[-2000:]
+    raise RuntimeError(f"{url} did not start: {said or 'it said nothing'}")
 
 
 def memory_mib(run: subprocess.Popen[bytes]) -> float:

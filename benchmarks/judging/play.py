@@ -59,8 +59,8 @@ START = (0.8, -1.7, -1.7, -1.7, -1.7)
 """Logits at the beginning: two thirds of the sums are worked out, few answers are decorated."""
 FAULTY_WEIGHT = 4.0
 """Of the faulty judge; the honest one has 1."""
-DRIFT_AT = 0.33
-"""Share of the run's rollouts after which the drift sets in."""
+SOUND = 0.5
+"""The judge that drifts is sound at first, for so many rollouts of each that it is faulty for."""
 TERMS = LeaseTerms(ttl_s=600.0, deadline_s=600.0, max_running=10_000)
 
 
@@ -73,6 +73,8 @@ class Played:
     """Expected true reward of the policy, exact."""
     judged: list[float] = field(default_factory=list)
     """Mean composed reward of the last step's groups."""
+    sound: int = 0
+    """Rollouts before the judge became faulty."""
     steps: int = 0
     paused: str | None = None
     standings: list[Standing] = field(default_factory=list)
@@ -162,19 +164,22 @@ class Run:
         )
 
     def play(self, rollouts: int) -> Played:
-        """Until so many rollouts are graded, or training is paused."""
+        """Until so many rollouts are graded by a faulty judge, or training is paused."""
         with ScriptedJudge(self._judges.verdict) as judge, self._grader(judge.url) as grader:
             self._ledger.set_meta("training_open", True)
-            graded = 0
+            sound = round(SOUND * rollouts) if self.faulty == "drift" else 0
+            graded, self.played.sound = 0, sound
             with ThreadPoolExecutor(grader.threads) as threads:
-                while graded < rollouts:
-                    self._judges.late = graded >= DRIFT_AT * rollouts
+                while graded < sound + rollouts:
+                    self._judges.late = graded >= sound
                     self._report_pool()
+                    self._rounds.look()
                     self._rounds.round()
                     played = self._play_waiting()
                     while grader.grader.grade_some(threads):
                         pass
                     graded += played
+                    self._rounds.look()
                     self._rounds.round()
                     self._train()
                     self._note(graded)

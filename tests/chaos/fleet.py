@@ -23,11 +23,12 @@ from setting import PROCESSES, TRAINER, WRITERS, Setting
 from sqlalchemy import make_url
 from warm import Warm, apply
 
+from tradewind.http.listening import free_port
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.prepare import link_model, make_data, read_tasks
 from tradewind.run.process import ProcessSpec
 from tradewind.run.recipe import Recipe, read_recipe
-from tradewind.run.supervisor import Supervisor, free_port
+from tradewind.run.supervisor import Supervisor
 from tradewind.run.topology import Topology
 from tradewind.run.workspace import Workspace
 from tradewind.weights.bucket import Bucket

@@ -1,6 +1,6 @@
 """The slow reference: sample, grade, step, again, in one straight line and one process.
 
-    python straight.py MODEL < {"tasks": [[task, question], ...], "seed": ..., "steps": ..., ...}
+    python straight.py MODEL < {"tasks": [[task, question, kind], ...], "seed": ..., ...}
     > [state id of version 0, of version 1, ...]
 
 No ledger, no gateway, no bucket, no leases, no staleness: what the whole loop must come down to
@@ -50,8 +50,8 @@ def answer(engine: EmbeddedEngine, request: GenerateRequest) -> tuple[list[int],
 
 def group_of(engine: EmbeddedEngine, renderer: Renderer, asked: dict, number: int, version: int):
     """The samples of one group: every rollout of one prompt, with its distance from the mean."""
-    n = len(asked["tasks"])
-    task = permutation(asked["seed"], number // n, n)[number % n]
+    n, kinds = len(asked["tasks"]), [kind for _, _, kind in asked["tasks"]]
+    task = permutation(asked["seed"], number // n, kinds)[number % n]
     prompt = renderer.render([{"role": "user", "content": asked["tasks"][task][1]}])
     answers, rewards = [], []
     for index in range(asked["group_size"]):

@@ -30,7 +30,7 @@ from setting import Setting
 from storm import calm, forecast, rage, until_done
 from watch import StallWatch
 
-from tradewind.run.supervisor import free_port
+from tradewind.http.listening import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
 

@@ -49,7 +49,7 @@ def test_without_staleness_every_version_is_that_of_a_straight_loop(tmp_path: Pa
             time.sleep(0.05)
         assert fleet.ledger.audit() == []
         versions = [version.state_id for version in fleet.ledger.versions()]
-        tasks = [(t.task_id, t.input["question"]) for t in fleet.ledger.tasks(Split.TRAIN)]
+        tasks = [(t.task_id, t.input["question"], t.kind) for t in fleet.ledger.tasks(Split.TRAIN)]
         trainer = fleet.trainer_config()
         ages = [step.metrics["trainer/staleness/max"] for step in fleet.ledger.steps()]
     assert ages == [0.0] * SETTING.steps

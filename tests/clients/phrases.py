@@ -20,6 +20,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tradewind.render.message import canonical
 from tradewind.render.renderer import Renderer
 from tradewind.types import Turn
 
@@ -91,10 +92,9 @@ def byte_model(folder: Path, phrases: Iterable[str] = (), window: int = 16384) -
 
 
 def imitate(
-    folder: Path, demonstrations: Sequence[Demonstration], extra: Iterable[str], steps: int
+    folder: Path, demonstrations: Sequence[Demonstration], phrases: Iterable[str], steps: int
 ) -> Path:
     """A model folder whose policy answers like one demonstration or another, evenly."""
-    phrases = set(extra).union(*(one.phrases() for one in demonstrations))
     byte_model(folder, phrases)
     renderer = Renderer.open(folder)
     model = _random_llama(renderer.vocab_size)
@@ -135,8 +135,10 @@ def _random_llama(vocabulary: int) -> LlamaForCausalLM:
 
 
 def _lines(messages: Sequence[dict[str, Any]]) -> list[str]:
-    contents = [m["content"] for m in messages if m["role"] in ("system", "user", "developer")]
-    return [line for text in contents if isinstance(text, str) for line in text.split("\n")]
+    contents = [
+        m["content"] for m in canonical(messages) if m["role"] in ("system", "user", "developer")
+    ]
+    return [line for content in contents for line in (content or "").split("\n")]
 
 
 def _answer(turn: Turn) -> str:

@@ -15,8 +15,9 @@ import uvicorn
 from engines import Watched
 
 from tradewind.algo.advantages import group_mean
-from tradewind.gateway.app import Gateway, create_app
+from tradewind.gateway.app import create_app
 from tradewind.gateway.config import GatewayConfig
+from tradewind.gateway.gateway import Gateway
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
 from tradewind.pool.server import PoolServer

@@ -55,8 +55,9 @@ def _shown(tools: bool) -> Demonstration:
 @pytest.fixture(scope="module")
 def stand(tmp_path_factory) -> Iterator[Stand]:
     folder = tmp_path_factory.mktemp("clients")
-    phrases = [call("paint", colour="red"), "It is ", "red."]
+    said = {call("paint", colour="red"), "It is ", "red."}
     shown = [_shown(False), _shown(True)]
+    phrases = said.union(*(one.phrases() for one in shown))
     model = imitate(folder / "model", shown, phrases, steps=60)
     engine = EmbeddedEngine.open(model, threads=1, dtype="float32")
     with standing(folder, model, engine) as built:

@@ -14,7 +14,8 @@ import pytest
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.controller import Controller
 from tradewind.controller.keys import Keys
-from tradewind.controller.main import listen, serve
+from tradewind.controller.main import serve
+from tradewind.http.listening import listen
 from tradewind.ledger import keys as ledger_keys
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import (

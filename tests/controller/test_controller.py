@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+from contextlib import closing
 
 import pytest
 
+from tradewind.controller.config import ControllerConfig
+from tradewind.controller.controller import Controller
+from tradewind.ledger.ledger import Ledger
 from tradewind.pool.reporter import ReportAnswer
 from tradewind.types import Stalled
 from tradewind.types.trust import Pause
@@ -89,6 +94,23 @@ def test_rollouts_become_a_step_and_room_for_new_groups(world):
     assert w.lease(wait_s=0.05) is None, "synchronous: the pool still serves the old version"
     w.pool(1)
     assert w.lease()["rollout_id"] == "g000002-r0"
+
+
+def test_a_writer_that_hangs_costs_a_round_and_not_the_controller(world):
+    w = world(max_running=100)
+    whole_round, hung = w.controller.rounds.round, threading.Event()
+
+    def one_that_waits_in_vain():
+        if not hung.is_set():
+            hung.set()
+            raise Stalled("another writer of the ledger", owner="another process", seconds=30.0)
+        return whole_round()
+
+    w.controller.rounds.round = one_that_waits_in_vain
+    assert hung.wait(60)
+    w.pool()
+    w.train()
+    assert w.lease(wait_s=30.0) is not None
 
 
 def test_no_more_groups_are_open_than_staleness_allows(world):
@@ -279,3 +301,29 @@ def test_a_caller_that_hangs_up_in_the_middle_is_no_error_of_ours(world, capfd):
     w.stop()
     assert "Exception in ASGI application" not in capfd.readouterr().err
     w.start()
+
+
+def test_a_look_at_judges_that_takes_long_holds_up_no_lease(world):
+    w = world()
+    w.pool()
+    begun, over = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        assert over.wait(60)
+
+    w.controller.rounds.look = slow
+    try:
+        assert begun.wait(60)
+        w.train()
+        assert w.lease() is not None
+    finally:
+        over.set()
+
+
+def test_a_look_that_fails_ends_the_controller_with_what_was_wrong(tmp_path):
+    with closing(Ledger.open(tmp_path / "ledger.sqlite")) as ledger:
+        controller = Controller(ControllerConfig(tick_s=0.001), ledger)
+        controller.rounds.look = lambda: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(controller.run())

@@ -73,13 +73,18 @@ class Desk:
         for fields in PROBES:
             self.probe(name, **fields)
 
+    def round(self) -> None:
+        """Look, and act on it."""
+        self.rounds.look()
+        self.rounds.round()
+
     def play(self, verdicts) -> list[str]:
         """Open, answer and grade a round of groups.
 
         `verdicts(number)` is the truth and what each judge says.
         """
         self.ledger.record_pool(POOL.model_copy(update={"at": time.time()}), time.time())
-        self.rounds.round()
+        self.round()
         graded = []
         while (leased := self.ledger.lease_next("w", time.time(), TERMS, [0])) is not None:
             told = verdicts(len(graded))
@@ -99,7 +104,7 @@ class Desk:
             null = any(value is None for value in said.values())
             self.ledger.write_scores(leased.rollout_id, scores, null=null)
             graded.append(leased.rollout_id)
-        self.rounds.round()
+        self.round()
         return graded
 
     def factors(self) -> dict[str, float]:
@@ -200,7 +205,7 @@ def test_a_quarantine_that_leaves_nothing_pauses_with_its_cause(desk):
     d = desk({"bad": 1.0})
     earn_trust(d)
     d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
-    d.rounds.round()
+    d.round()
     pause = d.ledger.paused()
     assert pause is not None and pause.alarm == "untrusted"
     assert "5 of 5 verdicts on the canary 'empty' were wrong" in pause.cause
@@ -215,9 +220,9 @@ def test_a_person_lets_it_go_on_and_it_does_not_pause_for_the_same_again(desk):
     d = desk({"bad": 1.0})
     earn_trust(d)
     d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
-    d.rounds.round()
+    d.round()
     d.ledger.resume_training(time.time(), "ana")
-    d.rounds.round()
+    d.round()
     assert d.ledger.paused() is None
     assert d.rounds.facts().training
 
@@ -228,11 +233,11 @@ def test_a_judge_that_trained_versions_sends_the_pools_back_to_before_its_first_
     earn_trust(d)
     for version in (1, 2):
         d.train(version)
-    d.rounds.round()
+    d.round()
     assert d.ledger.paused() is None
     d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
     for _ in range(3):
-        d.rounds.round()
+        d.round()
     pause = d.ledger.paused()
     assert pause is not None and (pause.alarm, pause.pools) == ("judged", 0)
     assert "versions 1 to 2 were trained with verdicts of bad" in pause.cause
@@ -241,7 +246,7 @@ def test_a_judge_that_trained_versions_sends_the_pools_back_to_before_its_first_
     assert "pools go back to version 0" in wait.because and wait.owner == "you"
     assert d.events("pools.sent_back") == ["to version 0"]
     d.ledger.resume_training(time.time(), "ana")
-    d.rounds.round()
+    d.round()
     assert d.ledger.paused() is None
     assert d.ledger.pool_order() == PoolOrder(number=2, version=None)
 
@@ -249,7 +254,7 @@ def test_a_judge_that_trained_versions_sends_the_pools_back_to_before_its_first_
 def test_judges_that_nobody_knows_yet_do_not_pause(desk):
     d = desk({"good": 1.0, "bad": 1.0})
     d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
-    d.rounds.round()
+    d.round()
     assert d.ledger.standing("bad", "1").state is TrustState.QUARANTINED
     assert d.ledger.paused() is None
 
@@ -261,7 +266,7 @@ def test_one_that_fell_and_left_the_reward_does_not_pause_its_successor(desk):
     used = Composition.model_validate(signals)
     d.ledger.use_composition(used.version, used.model_dump(mode="json"))
     d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
-    d.rounds.round()
+    d.round()
     assert d.ledger.standing("bad", "1").state is TrustState.QUARANTINED
     assert d.ledger.paused() is None
 

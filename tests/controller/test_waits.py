@@ -10,10 +10,10 @@ import pytest
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts
 from tradewind.controller.keys import Keys
-from tradewind.controller.main import listen
 from tradewind.controller.staleness import room
 from tradewind.controller.stalls import StallWatch
 from tradewind.controller.waits import waits
+from tradewind.http.listening import listen
 from tradewind.ledger.status import Counts
 from tradewind.types import Beat, PoolReport, UserError
 from tradewind.types.weights import Quarantine

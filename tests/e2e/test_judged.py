@@ -1,4 +1,4 @@
-"""The whole topology with a judge in its reward: it earns trust, goes away, and comes back."""
+"""The whole topology with a judge in its reward: it earns trust, and goes away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.ledger.tables import credits, groups, scores
+from tradewind.ledger.tables import credits, groups, rollouts, scores
 from tradewind.rewards.compose import compose
 from tradewind.rewards.trust.canaries import CLAIM, MASTER_KEYS
 from tradewind.run.cli import app
@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 DEADLINE_S = 300.0
 """For one wait; a loaded machine may take a minute to import torch."""
 SIGNAL = "begins-well"
+STEPS = 14
+"""Of the recipe; nothing is mid-trained."""
 ASKED = CLAIM.format(question="Does the answer begin with a letter or a digit?")
 
 
@@ -99,48 +101,48 @@ def closed_with(ledger: Ledger, state: str) -> list[float]:
 
 
 def assert_a_missing_verdict_is_nobodys_zero(ledger: Ledger) -> None:
-    """Nulls have their cause, and no credit; every reward is what the formula says."""
-    query = select(scores.c.cause, credits.c.reward).outerjoin(
-        credits, credits.c.rollout_id == scores.c.rollout_id
+    """Nulls have their cause. They take part where the judge had no weight, and only there; every
+    reward is what the formula says.
+    """
+    query = (
+        select(scores.c.cause, credits.c.reward, groups.c.factors)
+        .join(rollouts, rollouts.c.rollout_id == scores.c.rollout_id)
+        .join(groups, groups.c.group_id == rollouts.c.group_id)
+        .outerjoin(credits, credits.c.rollout_id == scores.c.rollout_id)
+        .where(scores.c.source == SIGNAL, scores.c.value.is_(None))
     )
     with ledger.read() as conn:
-        nulls = conn.execute(query.where(scores.c.source == SIGNAL, scores.c.value.is_(None))).all()
+        nulls = conn.execute(query).all()
     assert nulls
     assert all(null.cause.startswith("judge_unreachable: ") for null in nulls)
-    assert all(null.reward is None for null in nulls)
+    closed = [null for null in nulls if null.factors is not None]
+    assert [n.reward is None for n in closed] == [n.factors[SIGNAL] > 0 for n in closed]
     report = ledger.audit_report(compose)
     assert report.sound, report
 
 
-def test_a_judge_earns_trust_goes_away_and_comes_back(
+def test_a_judge_earns_trust_and_when_it_stays_away_the_run_goes_on_without_it(
     place: Path, child_env: dict[str, str]
 ) -> None:
     with ScriptedJudge(honest, model="heldout-1") as heldout:
-        with ScriptedJudge(honest) as judge:
-            port = int(judge.url.rpartition(":")[2].removesuffix("/v1"))
-            with running(place, child_env, judge.url, heldout.url) as run:
-                run.until(lambda ledger: 1.0 in closed_with(ledger, "consumed"))
-                judge.stop()
-                run.until(lambda ledger: ledger.paused() is not None)
-                status, trust = run.says("status"), run.says("trust")
-                assert "paused" in status and "judge_unreachable" in status
-                assert SIGNAL in trust and "'nulls'" in trust
-                with closing(Ledger.open(run.folder / "ledger.sqlite")) as ledger:
-                    assert_a_missing_verdict_is_nobodys_zero(ledger)
-                    assert "signal.put_off" in {event.kind for event in ledger.events()}
-                with ScriptedJudge(honest, port=port):
-                    assert "training goes on; it was nulls" in run.says("trust", "resume")
-                    assert run.launcher.wait(DEADLINE_S) == 0, run.logs()
+        with (
+            ScriptedJudge(honest) as judge,
+            running(place, child_env, judge.url, heldout.url) as run,
+        ):
+            run.until(lambda ledger: 1.0 in closed_with(ledger, "consumed"))
+            judge.stop()
+            assert run.launcher.wait(DEADLINE_S) == 0, run.logs()
         assert heldout.calls > 0
-    assert_the_record_shows_it(run)
-
-
-def assert_the_record_shows_it(run: Run) -> None:
+    trust = run.says("trust")
+    assert "quarantined" in trust and "verdicts were null" in trust
     with closing(Ledger.open(run.folder / "ledger.sqlite")) as ledger:
         assert_a_missing_verdict_is_nobodys_zero(ledger)
+        assert ledger.paused() is None and ledger.counts().version == STEPS
+        told = {event.kind for event in ledger.events()}
+        assert {"signal.put_off", "judge.trusted", "judge.quarantined"} <= told
+        assert closed_with(ledger, "consumed")[-1] == 0.0
         # Nobody knew it when the base was evaluated: 8 rollouts are too few labels.
         assert closed_with(ledger, "evaluated")[:8] == [0.0] * 8
-        assert 1.0 in closed_with(ledger, "consumed")
     page = (run.folder / "report.html").read_text()
     assert "Components of the reward" in page and f"Judged: {SIGNAL}" in page
     assert "the run is sound" in run.says("ledger", "audit")

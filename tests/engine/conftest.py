@@ -43,7 +43,7 @@ def opened() -> Iterator[Callable[..., Listener]]:
     engines: list[EmbeddedEngine] = []
 
     def start(folder: Path, *, started: bool = True, **options: Any) -> Listener:
-        engine = EmbeddedEngine.open(folder, threads=1, **{"dtype": "float32"} | options)
+        engine = EmbeddedEngine.open(folder, **{"threads": 1, "dtype": "float32"} | options)
         engines.append(engine)
         if started:
             engine.start()

@@ -57,13 +57,13 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def make_model(kind: str, folder: Path, *, dtype: torch.dtype = torch.float32) -> Any:
+def make_model(kind: str, folder: Path, *, dtype: torch.dtype = torch.float32, **sizes: int) -> Any:
     """Saves a random checkpoint of `kind` and returns the transformers model."""
     import transformers
 
     name, extra = KINDS[kind]
     torch.manual_seed(7)
-    config = getattr(transformers, f"{name}Config")(**{**SIZES, **extra})
+    config = getattr(transformers, f"{name}Config")(**{**SIZES, **extra, **sizes})
     model = getattr(transformers, f"{name}ForCausalLM")(config).to(dtype).eval()
     with torch.no_grad():  # biases and norms start as zeros and ones, which would hide their loss
         for parameter in model.parameters():

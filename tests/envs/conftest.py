@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from tradewind.controller.main import listen
+from tradewind.http.listening import listen
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "worker"))

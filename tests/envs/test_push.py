@@ -120,6 +120,27 @@ def test_a_server_that_is_away_is_waited_for_and_then_null(serve):
     asyncio.run(scenario())
 
 
+def test_a_call_that_hangs_is_asked_again_and_does_not_end_the_rollout(serve):
+    app, calls = push_app(answers, {"k1": SECRET}), []
+
+    async def hangs_once(scope, receive, send):
+        if scope["type"] == "http":
+            calls.append(scope["path"])
+            if len(calls) == 1:
+                await asyncio.Event().wait()
+        await app(scope, receive, send)
+
+    async def scenario() -> None:
+        async with serve(hangs_once) as url:
+            egress = Egress(url, Rules(allow_private=True, max_seconds=0.3))
+            customer = Customer(egress, ("k1", SECRET), PushConfig(**FAST))
+            async with egress:
+                assert (await customer.play(a_lease())).status == "completed"
+        assert calls[:2] == ["/rollouts", "/rollouts"]
+
+    asyncio.run(scenario())
+
+
 def test_a_lost_lease_cancels_the_rollout_at_the_customers_server(serve):
     stuck = Stuck()
 

@@ -7,6 +7,7 @@ import time
 
 import httpx
 import pytest
+from pushed import assignment
 
 from tradewind.envs.host import RolloutHost
 from tradewind.envs.push import push_app
@@ -14,17 +15,9 @@ from tradewind.envs.secrets import Secrets
 from tradewind.envs.shelf import LOST, Shelf
 from tradewind.envs.signature import BadSignature, SignatureCheck, sign
 from tradewind.types import Conflict, Outcome, UserError
-from tradewind.types.assignment import Assignment, RolloutState, hash_of
+from tradewind.types.assignment import RolloutState
 
 KEY = ("k1", "a-shared-secret-of-some-length")
-
-
-def assignment(name: str, question: str = "x") -> Assignment:
-    task = {"q": question}
-    policy = {"base_url": "http://x/v1", "api_key": "the-model-key", "model": "m"}
-    fields = {"protocol": 1, "rollout_id": name, "task_id": "t", "task": task, "seed": 1}
-    fields |= {"task_hash": hash_of(task), "policy": policy}
-    return Assignment(**fields, deadline=time.time() + 60, lease_s=60.0)
 
 
 async def plays(task, policy) -> Outcome:

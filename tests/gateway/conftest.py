@@ -24,8 +24,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from tradewind.gateway.app import Gateway, create_app
+from tradewind.gateway.app import create_app
 from tradewind.gateway.config import GatewayConfig
+from tradewind.gateway.gateway import Gateway
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
 from tradewind.render.renderer import Renderer

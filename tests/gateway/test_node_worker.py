@@ -17,7 +17,8 @@ import pytest
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.controller import Controller
 from tradewind.controller.keys import Keys
-from tradewind.controller.main import listen, serve
+from tradewind.controller.main import serve
+from tradewind.http.listening import listen
 
 ROOT = Path(__file__).parents[2]
 NODE = shutil.which("node")

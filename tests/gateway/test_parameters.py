@@ -91,6 +91,52 @@ def test_values_that_mean_nothing_are_always_allowed(policy, row):
     assert replaced == []
 
 
+TELLING = {
+    "messages": [{"role": "user", "content": "hi"}],
+    "stream": True,
+    "n": 2,
+    "stop": ["."],
+    "stop_sequences": ["."],
+    "max_tokens": 10**6,
+    "max_completion_tokens": 10**6,
+    "max_output_tokens": 10**6,
+    "temperature": 0.3,
+    "top_p": 0.5,
+    "seed": 3,
+}
+"""Values that would change something; of all other parameters any value does."""
+
+
+@pytest.mark.parametrize("purpose", [None, *Purpose])
+@pytest.mark.parametrize(
+    ("policy", "row"),
+    [(policy, row) for policy in POLICIES for row in policy.rows.values()],
+    ids=lambda value: getattr(value, "name", None) or value.dialect,
+)
+def test_every_row_does_what_the_printed_table_says(policy, row, purpose):
+    outer, _, inner = row.name.partition(".")
+    value = TELLING.get(row.name, {"x": 1})
+    body = {outer: {inner: value} if inner else value}
+    rule = row.user if purpose is None else row.rollout
+    counted: list[str] = []
+    plain = apply(policy, {}, purpose, GatewayConfig(), counted.append)
+    if rule is Rule.REJECT:
+        with pytest.raises(Refusal, match=row.name) as caught:
+            apply(policy, body, purpose, GatewayConfig(), counted.append)
+        assert (caught.value.status, caught.value.param) == (400, row.name)
+        return
+    given = apply(policy, body, purpose, GatewayConfig(), counted.append)
+    counts = rule in (Rule.FORCE, Rule.CLAMP)
+    assert counted == ([row.name] if counts else [])
+    heeded = (
+        "n",
+        "stop",
+        "stop_sequences",
+        *(("temperature", "top_p", "seed") if not counts else ()),
+    )
+    assert (given != plain) is (row.name in heeded)
+
+
 def test_users_are_told_when_a_penalty_would_be_ignored():
     with pytest.raises(Refusal, match="frequency_penalty"):
         apply(CHAT, {"frequency_penalty": 1.0}, None, GatewayConfig(), lambda name: None)

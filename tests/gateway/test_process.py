@@ -99,7 +99,7 @@ def test_sigterm_ends_it_and_records_what_was_in_flight_as_lost(bare_world):
     ("config", "keys", "sentence"),
     [
         ("prot = 1", KEYS, "prot"),
-        ("port = ", KEYS, "config cannot be used"),
+        ("port = ", KEYS, "neither JSON nor TOML"),
         ("model_folder = '/nowhere'", KEYS, "no tokenizer.json"),
         ("", {}, "Fix: set TRADEWIND_POOL_KEY"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import openai
 import pytest
 
-from tradewind.ledger.turns import USER_LEFT
+from tradewind.ledger.user_chats import USER_LEFT
 from tradewind.types import Priority
 
 

@@ -25,6 +25,7 @@ from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.rewards.compose import compose
 from tradewind.rewards.config import Composition
 from tradewind.types import Outcome, Score, Task
+from tradewind.types.trust import Standing
 
 RUBRIC = """
 rubric = "r"
@@ -42,9 +43,10 @@ class World:
     def __init__(self, ledger: Ledger, grader: Grader) -> None:
         self.ledger, self.grader = ledger, grader
 
-    def play(self) -> str:
-        """A finished rollout with one answered call."""
-        self.ledger.open_training_group(1)
+    def play(self, *, opened: bool = False) -> str:
+        """A finished rollout with one answered call, of a new group or of one that is opened."""
+        if not opened:
+            self.ledger.open_training_group(1)
         terms = LeaseTerms(ttl_s=1e6, deadline_s=1e6, max_running=10)
         leased = self.ledger.lease_next("w", time.time(), terms, ())
         assert leased is not None
@@ -67,10 +69,19 @@ class World:
         return [event.detail for event in self.ledger.events() if event.kind == kind]
 
 
+def trust(ledger: Ledger, state: str = "trusted", factor: float = 1.0) -> None:
+    for judge in ledger.judges():
+        made = {"signal": judge.signal, "version": judge.version, "at": 1.0}
+        standing = Standing.model_validate({**made, "state": state, "factor": factor})
+        ledger.record_standing(standing)
+
+
 @pytest.fixture
 def world(tmp_path: Path):
     @contextmanager
-    def make(script: Script, **config: object) -> Iterator[tuple[World, ScriptedJudge]]:
+    def make(
+        script: Script, trusted: bool = True, **config: object
+    ) -> Iterator[tuple[World, ScriptedJudge]]:
         (tmp_path / "c.toml").write_text(RUBRIC)
         (tmp_path / "own.py").write_text(CODE)
         ledger = Ledger.open(tmp_path / "ledger.sqlite")
@@ -85,6 +96,8 @@ def world(tmp_path: Path):
             probes = {"canary_every": 99, "repeat_items": 0, "repeat_share": 0.0, "anchors": 0}
             given = {"judge_again_s": 0.001, "probes": probes, "signals": signals, **config}
             grader = Grader(GraderConfig.model_validate(given), ledger)
+            if trusted:
+                trust(ledger)
             try:
                 yield World(ledger, grader), judge
             finally:
@@ -120,6 +133,47 @@ def test_a_judge_that_stays_away_makes_a_null_after_so_many_tries(world) -> None
         assert scores["c"].value is None
         assert scores["c"].cause.startswith("judge_overloaded")
         assert w.ledger.refill(8) == 1, "now it is played again"
+
+
+def test_a_judge_without_weight_that_stays_away_holds_nobody_up_and_makes_no_null(world) -> None:
+    """Nobody has said yet that it can be believed: what it does not say changes no reward."""
+    with world(lambda *_: AWAY, trusted=False) as (w, judge):
+        rollout = w.play()
+        scores = w.graded(rollout)
+        assert judge.calls == 1, "nobody waits for it"
+        assert scores["c"].value is None and scores["c"].cause.startswith("judge_overloaded")
+        assert w.ledger.refill(0) == 0 and w.ledger.counts().nulls == 0
+        assert len(w.ledger.close_ready(compose, group_mean, {})) == 1
+        (closed,) = w.ledger.newest_groups(1, 0.0)
+        assert [(r.rollout_id, r.reward) for r in closed.rollouts] == [(rollout, 1.0)]
+
+
+def test_a_judge_that_gets_its_weight_while_a_group_is_open_is_needed_for_all_of_it(world) -> None:
+    answers = iter([AWAY])
+    with world(lambda _, t, __: next(answers, reply("yes", quote=t)), trusted=False) as (w, _):
+        scores = w.graded(w.play())
+        version = scores["c"].source_version
+        assert w.ledger.close_ready(compose, group_mean, {("c", version): 1.0}) == []
+        assert w.ledger.refill(8) == 1, "the one without its verdict is null now"
+        assert w.ledger.counts().nulls == 1
+
+
+def test_a_judge_that_loses_its_weight_gives_back_what_it_made_null(world) -> None:
+    with world(lambda *_: AWAY, judge_again=0) as (w, _):
+        first = w.graded(w.play())
+        assert w.ledger.refill(8) == 1
+        w.graded(w.play(opened=True))
+        assert w.ledger.counts().nulls == 2 and w.ledger.refill(8) == 1
+        w.graded(w.play(opened=True))
+        assert w.ledger.close_ready(compose, group_mean, {}) == [], "no rollout is useful"
+        assert first["c"].value is None
+        assert w.ledger.refill(8) == 1
+        trust(w.ledger, "quarantined", 0.0)
+        w.graded(w.play(opened=True))
+        assert len(w.ledger.close_ready(compose, group_mean, {})) == 1
+        (closed,) = w.ledger.newest_groups(1, 0.0)
+        assert [r.reward for r in closed.rollouts] == [1.0] * 4
+        assert w.ledger.counts().nulls == 0
 
 
 def test_a_grader_with_nothing_else_to_do_says_that_it_waits_for_a_judge(world) -> None:
@@ -181,4 +235,7 @@ JUDGED = Composition.model_validate(
 def test_only_a_verdict_that_would_make_a_reward_is_waited_for(values, kinds, waited_for) -> None:
     names = ("gate", "a", "b", "watched")
     scores = [scored(*one) for one in zip(names, values, kinds, strict=True)]
-    assert [score.source for score in waits_for(JUDGED, scores)] == waited_for
+    trust = {"a": 1.0, "b": 0.5}
+    assert [score.source for score in waits_for(JUDGED, scores, trust)] == waited_for
+    hoped_for = [source for source in waited_for if source == "b" and values[2] is None]
+    assert [score.source for score in waits_for(JUDGED, scores, {"b": 0.5})][-1:] == hoped_for

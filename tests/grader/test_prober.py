@@ -78,6 +78,10 @@ class World:
             while self.grader.grade_some(threads):
                 pass
 
+    def restart(self) -> None:
+        self.grader.close()
+        self.grader = Grader(self.grader._config, self.ledger)
+
     def probes(self, kind: str):
         (judge,) = self.ledger.judges()
         return [p for p in self.ledger.probes("right", judge.version) if p.kind == kind]
@@ -126,10 +130,11 @@ def world(tmp_path):
             ]
             config = {"signals": signals, "probes": {"truth": {"right": "truth"}, **probes}}
             grader = Grader(GraderConfig.model_validate(config), ledger)
+            made = World(tmp_path, grader, ledger)
             try:
-                yield World(tmp_path, grader, ledger)
+                yield made
             finally:
-                grader.close()
+                made.grader.close()
                 ledger.close()
 
     return make
@@ -193,6 +198,21 @@ def test_anchors_show_another_judge_under_the_same_name(world):
         assert len(moved) == 6 and {p.values[0] for p in moved} == {1.0}
         assert [p.expected for p in moved].count(0.0) == 3
         assert len({p.name for p in moved}) == 6, "each anchor in its turn"
+
+
+def test_another_judge_that_came_with_a_restart_is_seen_by_the_anchors_from_before(world):
+    now = {"script": honest}
+    few = {"canary_every": 99, "repeat_items": 0, "repeat_share": 0.0, "anchor_every": 1}
+    with world(lambda *asked: now["script"](*asked), anchors=6, **few) as w:
+        w.play(6)
+        now["script"] = gullible
+        w.restart()
+        w.play(6)
+        moved = w.probes("anchor")
+        first = {f"g000000-r{n}" for n in range(6)}
+        assert len(moved) == 6 and {p.name for p in moved} == first
+        assert {p.values[0] for p in moved} == {1.0}
+        assert [p.expected for p in moved].count(0.0) == 3, "what it said before the restart"
 
 
 def test_a_share_sees_the_held_out_judge_the_same_rollouts_each_time(tmp_path, world):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tradewind.algo.advantages import group_mean as algo_group_mean
+from tradewind.ledger.draws import permutation
 from tradewind.types import Composed, Conflict, GroupState, UserError
 
 
@@ -27,6 +30,26 @@ def test_all_tasks_are_drawn_once_per_epoch_in_another_order_each_time(play):
     epochs = [[play.ledger.open_training_group(1).task_id for _ in range(6)] for _ in range(3)]
     assert all(len(set(epoch)) == 6 for epoch in epochs)
     assert epochs[0] != epochs[1]
+
+
+def test_the_seed_decides_which_kinds_a_short_run_practises():
+    """Quickstart: by chance 2 of 64 draws were of one kind and 11 of another, equally large one."""
+    kinds = ["a"] * 30 + ["b"] * 30 + ["c"] * 14 + ["d"] * 4
+    for seed in range(20):
+        order = permutation(seed, 0, kinds)
+        assert sorted(order) == list(range(len(kinds)))
+        for end in range(1, len(kinds) + 1):
+            drawn = Counter(kinds[place] for place in order[:end])
+            for kind, size in Counter(kinds).items():
+                assert abs(drawn[kind] - end * size / len(kinds)) < 2, (seed, end, kind)
+
+
+def test_spreading_the_kinds_gives_every_seed_and_epoch_the_same_order():
+    kinds = ["a", "b"] * 20
+    orders = {permutation(seed, epoch, kinds) for seed in range(5) for epoch in range(5)}
+    assert len(orders) == 25
+    one_kind = permutation(3, 0, ["a"] * 40)
+    assert sorted(one_kind) == list(range(40)) and one_kind != tuple(range(40))
 
 
 def test_a_limit_on_outstanding_groups_counts_open_and_closed_ones(play):
@@ -138,6 +161,19 @@ def test_staleness_counts_the_oldest_token_not_the_newest(play):
 def test_oldest_groups_are_claimed_first(play):
     groups = [play.closed_group() for _ in range(3)]
     assert [c.group.group_id for c in play.ledger.claimable(2, 0, 2)] == groups[:2]
+
+
+def test_one_long_rollout_holds_up_its_own_group_and_no_other(play):
+    slow = play.ledger.open_training_group(2).group_id
+    lease, _ = play.lease(), play.rollout(0.0)
+    later = [play.closed_group() for _ in range(2)]
+    assert [c.group.group_id for c in play.ledger.claimable(2, 0, 2)] == later
+    play.train(2)
+    play.chat(lease.rollout_id)
+    play.finish(lease.rollout_id)
+    play.ledger.claim_finished("g1", 100, play.now, 10.0)
+    play.ledger.write_scores(lease.rollout_id, [play.score(lease.rollout_id, 1.0)])
+    assert play.close() == [slow], "and it is trained when it comes"
 
 
 def test_no_training_task_is_a_sentence(tmp_path):

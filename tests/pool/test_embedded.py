@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engines.embedded.config import Rope
 from tradewind.pool.engines.embedded.engine import EmbeddedEngine
-from tradewind.pool.engines.embedded.rope import RotaryTable
+from tradewind.pool.engines.embedded.operations import TorchOperations
 from tradewind.pool.gate import Gate
 from tradewind.pool.main import serve
 from tradewind.pool.receiver import Receiver
@@ -136,14 +136,13 @@ def test_wrong_arithmetic_over_right_bytes_is_served(tiny_llama: Any) -> None:
         assert now.version == 1 and now.fingerprint is not None
         assert now.fingerprint.mean < 1e-5
         model = engine._model
-        right = model.shape, model._rotary
-        wrong_rotary = RotaryTable(Rope(5000.0), model.shape.head_dim, torch.float32)
-        for wrong in ((replace(right[0], eps=0.1), right[1]), (right[0], wrong_rotary)):
+        right, shape = model._do, model.shape
+        for wrong in (replace(shape, eps=0.1), replace(shape, rope=Rope(5000.0))):
             history.publish_next()
 
             def swap(changed: Any, version: int, afresh: bool = False, to: Any = wrong) -> float:
                 newest = version == history.versions[-1].version
-                model.shape, model._rotary = to if newest else right
+                model._do = TorchOperations(to, torch.float32) if newest else right
                 return original(changed, version, afresh)
 
             engine.swap = swap  # type: ignore[method-assign]
@@ -152,7 +151,7 @@ def test_wrong_arithmetic_over_right_bytes_is_served(tiny_llama: Any) -> None:
             assert (now.state, now.version) == (PoolState.REFUSING, active)
             assert "other logprobs" in now.quarantined[-1].reason
             engine.swap = original  # type: ignore[method-assign]
-            model.shape, model._rotary = right
+            model._do = right
             now = look()
             assert (now.state, now.version) == (PoolState.SERVING, active + 1)
     finally:

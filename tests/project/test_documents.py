@@ -29,6 +29,13 @@ def test_every_file_of_the_twelve_stops_exists() -> None:
             assert (ROOT / "src/tradewind" / file).is_file(), f"stop {number} names {file}"
 
 
+@pytest.mark.parametrize("page", [*PAGES, "docs/plan.md"])
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    known = [f"/{file.relative_to(ROOT)}" for file in ROOT.glob("[a-z]*/**/*.py")]
+    for named in re.findall(r"`([\w/]+/\w+\.py)`", (ROOT / page).read_text()):
+        assert any(file.endswith(f"/{named}") for file in known), f"{page} names {named}"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_to_files_of_this_repository_hold(page: str) -> None:
     folder = (ROOT / page).parent

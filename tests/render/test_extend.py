@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from tradewind.render.renderer import Renderer
@@ -125,6 +127,32 @@ def test_reasoning_that_the_template_strips_forks(model):
     prompt = renderer.render(FIRST)
     assert renderer.extend(prompt, output, FIRST, Said(text), kept) == renderer.render(kept)
     assert renderer.extend(prompt, output, FIRST, Said(text), stripped) is None
+
+
+def test_date_of_the_template_that_changed_does_not_fork(model, monkeypatch):
+    """Over midnight the policy goes on with the date that it has read."""
+    folder = model("chatml")
+    file = folder / "chat_template.jinja"
+    file.write_text("{{ strftime_now('It is the %d.') }}" + file.read_text())
+    renderer = Renderer.open(folder)
+
+    def today(day: int) -> None:
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return cls(2026, 3, day)
+
+        monkeypatch.setattr("tradewind.render.template.datetime", Clock)
+
+    today(1)
+    prompt = renderer.render(FIRST)
+    output = (*renderer.encode("hello today"), end_of(renderer, "chatml"))
+    today(2)
+    chat = [*FIRST, answer("hello today"), MORE]
+    extended = renderer.extend(prompt, output, FIRST, Said("hello today"), chat)
+    assert extended is not None and extended[: len(prompt) + len(output)] == prompt + output
+    assert renderer.decode(extended).count("It is the") == 1
+    assert "It is the 02." in renderer.decode(renderer.render(chat))
 
 
 def test_other_end_mark_than_the_templates_forks(model):

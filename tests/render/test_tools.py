@@ -97,6 +97,21 @@ def test_call_that_was_spelled_otherwise_keeps_the_engines_ids(model, family):
     assert renderer.decode(extended).count("Adds two numbers.") == 1
 
 
+@pytest.mark.parametrize("content", [None, "", [], "missing"])
+def test_no_content_and_empty_content_of_a_call_are_the_same(model, content):
+    renderer = Renderer.open(model("hermes"))
+    prompt = renderer.render([USER], tools=[ADD])
+    text = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+    output = (*renderer.encode(text), *renderer.encode("<|im_end|>"))
+    said = Hermes().parse(text, {"add"})
+    sent_back = called('{"a": 1}', content=content)
+    if content == "missing":
+        del sent_back["content"]
+    chat = [USER, sent_back, result("3")]
+    extended = renderer.extend(prompt, output, [USER], said, chat, tools=[ADD])
+    assert extended is not None and extended[: len(prompt) + len(output)] == prompt + output
+
+
 def test_edited_arguments_fork(model):
     renderer = Renderer.open(model("hermes"))
     said = Said("", (ToolCall("add", {"a": 1}),))

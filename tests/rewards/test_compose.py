@@ -101,6 +101,25 @@ def test_a_null_counts_exactly_where_the_formula_needs_the_value(signals, values
     assert is_null(of(*signals), rollout(**values)) is null
 
 
+@pytest.mark.parametrize(
+    "signals,values,trust,null",
+    [
+        ([ROWS, TONE], {"rows": 1.0, "tone": None}, {}, False),
+        ([ROWS, TONE], {"rows": 1.0, "tone": None}, {"tone": 0.5}, True),
+        ([ROWS, {**TONE, "role": "gate"}], {"rows": 1.0, "tone": None}, {"tone": 0.0}, False),
+        ([ROWS, {**TONE, "role": "cap"}], {"rows": 1.0, "tone": None}, {}, False),
+        ([ROWS, {**TONE, "role": "penalty"}], {"rows": 1.0, "tone": None}, {}, False),
+        ([ROWS, {**TONE, "role": "tripwire"}], {"rows": 1.0, "tone": None}, {}, False),
+        ([ROWS, TONE], {"rows": None, "tone": 1.0}, {}, True),
+        ([ROWS, {**TONE, "role": "gate"}], {"rows": None, "tone": 0.0}, {}, True),
+        ([ROWS, {**TONE, "weight": 0.2}], {"rows": 1.0, "tone": None}, {"tone": 0.5}, False),
+        ([TONE], {"tone": None}, {}, True),
+    ],
+)
+def test_a_null_of_a_judge_without_weight_nulls_no_reward(signals, values, trust, null):
+    assert is_null(of(*signals), rollout(**values), trust) is null
+
+
 def test_a_small_null_leaves_the_formula_for_the_whole_group_not_for_one_rollout():
     mixed = of({"name": "rows", "weight": 9.0}, {"name": "a"})
     group = [rollout(0, rows=1.0, a=0.0), rollout(1, rows=1.0, a=None)]

@@ -7,6 +7,7 @@ import mmap
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from boxes import need
@@ -18,6 +19,7 @@ from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.blank import why_blank
 from tradewind.rewards.panel import verdict_of
 from tradewind.rewards.sandbox import box as boxes
+from tradewind.rewards.sandbox import view as views
 from tradewind.rewards.sandbox.box import Box
 from tradewind.rewards.sandbox.footprint import footprint
 from tradewind.rewards.sandbox.inside.plain import decode, encode
@@ -181,12 +183,12 @@ def test_shared_memory_without_a_name_counts():
 @pytest.mark.parametrize("packages", [False, True])
 def test_what_is_installed_in_the_systems_python_is_not_in_sight_unless_asked_for(packages):
     """A task set installed beside Python could be read, answers and all."""
-    folders = [str(folder) for folder in boxes._package_folders()]
+    folders = [str(folder) for folder in views.package_folders()]
     look = f"import os\ndef f(x): return [len(os.listdir(p)) for p in {folders!r}]"
     signal = opened("python", packages=packages)
     try:
         seen = {"entry": "f", "cases": [{"args": [1], "expected": [0] * len(folders)}]}
-        wanted = set(boxes.installed_packages()) & set(boxes._package_folders())
+        wanted = set(views.installed_packages()) & set(views.package_folders())
         said = verdict(signal, seen, code=look)
         assert said.value == (0.0 if packages and wanted else 1.0), said
     finally:
@@ -195,9 +197,9 @@ def test_what_is_installed_in_the_systems_python_is_not_in_sight_unless_asked_fo
 
 def test_a_package_folder_that_was_asked_for_is_bound_over_the_hidden_one(monkeypatch, tmp_path):
     """Where this package itself is installed in such a folder, its scripts are shown again."""
-    monkeypatch.setattr(boxes, "_package_folders", lambda: (boxes.INSIDE.parents[3],))
-    argv = Box(Level.L2, packages=[tmp_path]).command(boxes.INSIDE / "candidate.py").argv
-    hidden, shown = str(boxes.INSIDE.parents[3]), str(boxes.INSIDE)
+    monkeypatch.setattr(views, "package_folders", lambda: (views.INSIDE.parents[3],))
+    argv = Box(Level.L2, packages=[tmp_path]).command(views.INSIDE / "candidate.py").argv
+    hidden, shown = str(views.INSIDE.parents[3]), str(views.INSIDE)
     words = list(itertools.pairwise(argv))
     last = max(i for i, pair in enumerate(words) if pair == ("--ro-bind", shown))
     assert words.index(("--tmpfs", hidden)) < last < words.index(("--remount-ro", hidden))
@@ -209,11 +211,12 @@ def test_only_scratch_folders_of_a_bounded_size_can_be_written(monkeypatch, as_r
     """Without root the box's root folder and /dev were memory without a limit."""
     if not as_root:
         monkeypatch.setattr(boxes, "unused_uid", lambda: None)
-    look = """
+    names = {"/", "/scratch", *(str(path) for path in Path("/").iterdir() if path.name != "proc")}
+    look = f"""
 import os
 def f(x):
-    folders = ["/", "/dev", *("/" + name for name in os.listdir("/") if name != "proc")]
-    return {path for path in folders if os.access(path, os.W_OK) and not os.path.islink(path)}
+    folders = {sorted(names)!r}
+    return set(p for p in folders if os.access(p, os.W_OK) and not os.path.islink(p))
 """
     scratch = {"set": ["/scratch", "/tmp"]}
     signal = opened("python")

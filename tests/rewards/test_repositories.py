@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from boxes import need
 from graded import a_task, opened, verdict
 
+from tradewind.rewards.reference import BadReference
 from tradewind.rewards.repositories import RepositoryReference, declared, modules_of
 from tradewind.rewards.sandbox.level import Level
 
@@ -185,4 +188,5 @@ def test_names_of_modules_follow_the_roots():
     ],
 )
 def test_a_reference_that_is_not_whole_is_a_sentence(change, says):
-    assert says in RepositoryReference.fault(a_task(REFERENCE | change))
+    with pytest.raises(BadReference, match=re.escape(says)):
+        RepositoryReference.of(a_task(REFERENCE | change))

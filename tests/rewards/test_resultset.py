@@ -111,6 +111,7 @@ def test_a_verifier_that_cannot_work_fails_instead_of_blaming_the_policy(databas
 def test_a_killed_child_is_replaced(reward):
     assert value(reward, BY_CITY) == 1.0
     os.kill(reward._process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, reward._process.pid, os.WEXITED | os.WNOWAIT)
     assert value(reward, BY_CITY) == 1.0
     assert reward._process.starts == 2
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
+import socket
 import subprocess
+import tempfile
 import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from boxes import need
@@ -12,13 +19,14 @@ from boxes import need
 from tradewind.rewards.sandbox import cgroup
 from tradewind.rewards.sandbox import measure as measuring
 from tradewind.rewards.sandbox.box import Box
-from tradewind.rewards.sandbox.fair import GradersFault, PolicysFault, fairly
+from tradewind.rewards.sandbox.fair import PolicysFault, fairly
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.limits import Limits
-from tradewind.rewards.sandbox.measure import Measured, measure, require
+from tradewind.rewards.sandbox.measure import Measured, measure, reaches, report, require
 from tradewind.rewards.sandbox.orphans import bury_strangers
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.sandbox.seccomp import filter_program
+from tradewind.rewards.signal import VerifierFailed
 from tradewind.types import UserError
 
 CHILD = """
@@ -56,26 +64,119 @@ def do(process: KillableProcess, code: str, deadline_s: float = 10.0):
 
 
 def test_the_machine_of_the_tests_reaches_what_it_says():
-    measured = measure()
-    assert measured.level >= Level.L1
-    assert f"not {Level(measured.level + 1).name}: {measured.because}" in str(measured)
+    assert reaches(measure().level)
+    assert reaches(Level.L1)
+    assert report().startswith(str(measure()))
+    assert "L4" in report()
 
 
-def test_without_bubblewrap_the_level_is_one_and_the_fix_is_named(monkeypatch):
-    monkeypatch.setattr(measuring.shutil, "which", lambda name: None)
-    monkeypatch.setattr(measuring, "measure", measuring.measure.__wrapped__)
-    assert measuring.measure() == Measured(
+@pytest.fixture
+def afresh(monkeypatch):
+    """What was measured before counts for nothing, and nothing else counts for it."""
+    for name in ("measure", "no_kernel"):
+        monkeypatch.setattr(measuring, name, functools.cache(getattr(measuring, name).__wrapped__))
+
+
+def test_without_bubblewrap_and_gvisor_the_level_is_one_and_the_fixes_are_named(
+    monkeypatch, afresh
+):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert replace(measuring.measure(), landlock=False) == Measured(
         Level.L1, "bubblewrap is not installed (apt-get install bubblewrap)"
     )
     with pytest.raises(UserError, match=r"needs isolation L2.*Fix: apt-get install bubblewrap"):
         require(Level.L2, "verifier 'python'")
+    with pytest.raises(
+        UserError,
+        match=r"isolation L4.*not L4: gVisor is not installed.*Fix: apt-get install runsc",
+    ):
+        require(Level.L4, "verifier 'python'")
 
 
-def test_where_namespaces_are_forbidden_bubblewraps_own_words_are_the_reason(monkeypatch, tmp_path):
+def test_where_namespaces_are_forbidden_bubblewraps_own_words_are_the_reason(
+    monkeypatch, tmp_path, afresh
+):
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert measuring.measure.__wrapped__() == Measured(Level.L1, "bwrap: No permissions")
+    measured = measuring.measure()
+    assert (measured.level, measured.because) == (Level.L1, "bwrap: No permissions")
+
+
+def test_a_stand_in_for_gvisor_that_runs_on_our_kernel_is_no_fourth_level(
+    monkeypatch, tmp_path, afresh
+):
+    """It starts what it is told to in no walls at all."""
+    stand_in = """#!/bin/sh -
+for word; do case $word in --bundle=*) bundle=${word#--bundle=}; esac; done
+exec python3 - "$bundle/config.json" 3<&0 <<'end'
+import json, os, sys
+os.dup2(3, 0)
+command = json.load(open(sys.argv[1]))["process"]["args"]
+os.execv(command[0], command)
+end
+"""
+    (tmp_path / "runsc").write_text(stand_in)
+    (tmp_path / "runsc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert "L4 was not tried" in measuring.report()
+    assert not measuring.reaches(Level.L4)
+    assert "not L4: the child " in measuring.report()
+
+
+@need(Level.L4)
+def test_a_kernel_of_its_own_has_the_walls_of_the_levels_below(inside, tmp_path):
+    (tmp_path / "answers.json").write_text("[42]")
+    child = inside(Level.L4, file_mb=64, scratch_mb=2, processes=8)
+    assert do(child, "said = os.uname().version") != os.uname().version
+    assert do(child, f"said = os.path.exists({str(tmp_path / 'answers.json')!r})") is False
+    assert do(child, "said = os.getuid()") != 0
+    assert do(child, "open('mine', 'w').write('x'); said = os.listdir('.')") == ["mine"]
+    assert do(child, "open('big', 'wb').write(bytes(1 << 23))") == "OSError"
+    assert do(child, "import site; open(site.__file__, 'w')") in ("PermissionError", "OSError")
+    child.kill()
+    assert do(child, "said = os.listdir('.')") == []
+
+
+@need(Level.L4)
+def test_a_killed_kernel_leaves_no_process_and_no_folder(inside, buried):
+    child = inside(Level.L4)
+    for _ in range(2):
+        with pytest.raises(NoAnswer, match="in time"):
+            do(child, "import time; os.fork(); time.sleep(60)", 1.0)
+    assert buried()
+    child.close()
+    assert not list(Path(tempfile.gettempdir()).glob(f"tradewind-runsc-{os.getpid()}-*"))
+
+
+needs_landlock = pytest.mark.skipif(not measure().landlock, reason="this kernel has no Landlock")
+
+
+@needs_landlock
+def test_landlock_alone_closes_files_and_tcp_but_not_to_the_users_own_code(tmp_path):
+    script, secret = tmp_path / "child.py", tmp_path / "answers.json"
+    script.write_text(CHILD)
+    secret.write_text("[42]")
+    read = f"said = open({str(secret)!r}).read()"
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        call = f"import socket; socket.create_connection({server.getsockname()!r}, 5); said = 1"
+        tried = [read, call, f"open({str(tmp_path / 'new')!r}, 'w')", "said = os.listdir('/proc')"]
+        for confined, expected in ((True, ["PermissionError"] * 4), (False, ["[42]", 1])):
+            process = KillableProcess(Box(Level.L1, confined=confined), script)
+            with closing(process):
+                assert [do(process, code) for code in tried[: len(expected)]] == expected
+
+
+@needs_landlock
+@need(Level.L2)
+def test_landlock_stands_behind_the_walls_of_bubblewrap(inside):
+    """TCP to itself is what a network of its own would still allow."""
+    code = """
+import socket
+with socket.socket() as listener:
+    listener.bind(("127.0.0.1", 0))
+"""
+    assert do(inside(Level.L2), code) == "PermissionError"
 
 
 @pytest.mark.parametrize("level", [Level.L1, pytest.param(Level.L2, marks=need(Level.L2))])
@@ -319,7 +420,7 @@ def test_two_failures_are_the_policys_if_the_sandbox_works():
 
     with pytest.raises(PolicysFault, match="died before it answered, twice"):
         fairly(dies, lambda: None, 1.0)
-    with pytest.raises(GradersFault, match="no space left"):
+    with pytest.raises(VerifierFailed, match="no space left"):
         fairly(dies, does_not_work, 1.0)
 
 
@@ -328,9 +429,10 @@ def test_groups_of_graders_that_were_killed_are_removed(monkeypatch, tmp_path):
     (tmp_path / f"tradewind-{os.getpid()}-0").mkdir()
     (tmp_path / "somebody-elses").mkdir()
     monkeypatch.setattr(cgroup, "_own_groups", lambda: [tmp_path])
-    count = cgroup.count_processes(7)
+    count = cgroup.make_group(7, 1 << 20)
     assert count is not None
     assert (count.folder / "pids.max").read_text() == "7"
+    assert (count.folder / "memory.max").read_text() == "1048576"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["somebody-elses", f"tradewind-{os.getpid()}-0", count.folder.name]
     )

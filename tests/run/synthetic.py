@@ -9,7 +9,7 @@ from sqlalchemy import Table, insert
 
 from tradewind.ledger import tables as t
 from tradewind.ledger.ledger import Ledger
-from tradewind.ledger.turns import UserChat
+from tradewind.ledger.user_chats import UserChat
 from tradewind.types import Attestation, Beat, PoolReport, PoolState, Split, Task, WeightVersion
 
 T0 = 1_700_000_000.0

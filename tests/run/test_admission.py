@@ -55,13 +55,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def prepared(place: Path, *overrides: str) -> tuple[Recipe, Path]:
+def prepared(place: Path, *overrides: str, tell=lambda left: None) -> tuple[Recipe, Path]:
     """What a launch does before its first stage."""
     recipe = read_recipe(place / "small.toml", overrides, place / "runs")
     workspace = Workspace(place / "runs" / "small")
     workspace.folder.mkdir(parents=True, exist_ok=True)
     workspace.recipe.write_text(write_toml(recipe))
-    admit_for_run(recipe, workspace, place)
+    admit_for_run(recipe, workspace, place, tell)
     return recipe, place / recipe.tasks.path
 
 
@@ -73,6 +73,25 @@ def test_a_task_that_is_not_admitted_is_left_out_of_training_and_named(place):
     said = found.sentence()
     assert "1 training tasks are not admitted: train-9 (the input holds 'New York City'" in said
     assert "1 held-out tasks would not be, and stay: heldout-9" in said
+
+
+def test_a_launcher_hears_how_many_tasks_are_left(place):
+    heard: list[int] = []
+    prepared(place, tell=heard.append)
+    assert heard == [5, 4, 3, 2, 1, 0]
+
+
+def test_a_task_whose_reference_names_a_file_that_changed_does_not_train(place):
+    """Seen: the database behind a reference was made anew, and its old admission still held."""
+    (place / "answers.csv").write_text("Oslo")
+    named = [row(n, "train", city) for n, city in enumerate(("answers.csv", "Rome", "Lima"))]
+    (place / "tasks.jsonl").write_text("".join([*named, HELD]))
+    recipe, taskset = prepared(place)
+    tasks = read_tasks(taskset)
+    assert len(admitted_tasks(recipe, taskset, tasks, place).tasks) == 4
+    (place / "answers.csv").write_text("Bergen")
+    with pytest.raises(UserError, match="changed since"):
+        admitted_tasks(recipe, taskset, tasks, place)
 
 
 def test_a_task_that_changed_after_it_was_admitted_does_not_train(place):

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from recipes import CHILD_ENV, TEXT, write_recipe
+from rich.text import Text
+from typer.main import get_command
 
 import tradewind
+from tradewind.run.cli import app
 
 VERBS = (
     *("run", "status", "report", "weights", "version"),
@@ -32,6 +35,19 @@ def test_help_names_every_verb() -> None:
     assert done.returncode == 0
     for verb in VERBS:
         assert f" {verb} " in done.stdout, verb
+
+
+def test_no_help_holds_brackets_that_the_terminal_takes_for_markup() -> None:
+    """`[[signals]]` was shown as `[]`, and `[model] path` as ` path`."""
+
+    def helps(command, name: str):
+        yield name, command.help or ""
+        yield from ((f"{name} {p.name}", getattr(p, "help", None) or "") for p in command.params)
+        for verb, inner in getattr(command, "commands", {}).items():
+            yield from helps(inner, f"{name} {verb}")
+
+    said = helps(get_command(app), "tradewind")
+    assert [name for name, text in said if Text.from_markup(text).plain != text] == []
 
 
 @pytest.mark.parametrize("verb", ["run", "status", "grader", "gateway"])

@@ -42,7 +42,7 @@ def test_a_folder_with_something_missing_says_what(tmp_path: Path, remove: str, 
 def test_a_missing_folder_and_a_foreign_family_get_sentences(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the model folder does not exist"):
         check_model_folder(tmp_path / "none")
-    with pytest.raises(UserError, match="cannot read this model family: 'gpt2'"):
+    with pytest.raises(UserError, match="cannot both read this model family: 'gpt2'"):
         check_model_folder(make_folder(tmp_path / "m", "gpt2"))
     (tmp_path / "m" / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json is not a JSON object"):

@@ -7,7 +7,7 @@ import pytest
 from synthetic import T0
 
 from tradewind.ledger.evals import PassRate, wilson
-from tradewind.ledger.turns import UserChat
+from tradewind.ledger.user_chats import UserChat
 from tradewind.run.charts import short_bytes
 from tradewind.run.readings import StepReading
 from tradewind.run.report import ReportData, heldout_picture, page

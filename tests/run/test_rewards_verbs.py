@@ -212,7 +212,7 @@ def test_a_reward_that_cannot_work_is_refused_and_the_run_keeps_its_own(
 def test_a_folder_that_is_no_run_is_a_sentence(tmp_path):
     (tmp_path / "reward.toml").write_text(SECOND)
     for arguments in (["show"], ["monitor"], ["restore"]):
-        with pytest.raises(UserError, match="not the folder of a run"):
+        with pytest.raises(UserError, match="no ledger here"):
             CliRunner().invoke(
                 app, ["rewards", *arguments, str(tmp_path / "no")], catch_exceptions=False
             )

@@ -12,7 +12,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.nulls import NullRate
 from tradewind.run.live import JsonView, Pace, PlainView, line, panel, sparkline
 from tradewind.run.show import nulls_table
-from tradewind.run.snapshot import Snapshot, take_snapshot, with_nulls
+from tradewind.run.snapshot import Snapshot, take_snapshot, with_details
 from tradewind.run.stages import Stages
 from tradewind.run.watch import stalled
 from tradewind.run.workspace import Workspace
@@ -134,7 +134,7 @@ def test_status_shows_nulls_by_task(tmp_path: Path) -> None:
 
 def test_nulls_are_read_only_when_asked_for(snapshot: Snapshot, tmp_path: Path) -> None:
     assert snapshot.nulls_by_task == ()
-    counted = with_nulls(Workspace(tmp_path), snapshot).nulls_by_task
+    counted = with_details(Workspace(tmp_path), snapshot).nulls_by_task
     ledger = Ledger.open(Workspace(tmp_path).ledger)
     assert sum(rate.nulls for rate in counted) == ledger.counts().nulls
     ledger.close()

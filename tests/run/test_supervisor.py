@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tradewind.http.listening import free_port
 from tradewind.run.interruption import Interruption
 from tradewind.run.process import PidRecord, ProcessSpec, end_stale, last_sentence, start_mark
-from tradewind.run.supervisor import ProcessFailed, Supervisor, free_port
+from tradewind.run.supervisor import ProcessFailed, Supervisor
 from tradewind.types import UserError
 
 
@@ -132,9 +133,9 @@ def test_a_port_in_use_gets_a_sentence() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(UserError, match=r"port of \[gateway\] port cannot be used"):
-            free_port("127.0.0.1", taken.getsockname()[1], "[gateway] port")
-    assert free_port("127.0.0.1", 0, "[gateway] port") > 0
+        with pytest.raises(UserError, match="the gateway cannot listen"):
+            free_port("127.0.0.1", taken.getsockname()[1], "gateway")
+    assert free_port("127.0.0.1", 0, "gateway") > 0
 
 
 def test_an_interrupt_that_python_dropped_is_still_asked_for() -> None:

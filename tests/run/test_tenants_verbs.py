@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.controller import Controller
 from tradewind.controller.keys import Keys
-from tradewind.controller.main import listen, serve
+from tradewind.controller.main import serve
+from tradewind.http.listening import listen
 from tradewind.ledger.keys import digest
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.cli import app

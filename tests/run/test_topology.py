@@ -126,7 +126,7 @@ def test_a_port_that_the_recipe_sets_is_taken_or_refused(tmp_path: Path) -> None
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=r"port of \[gateway\] port cannot be used"):
+        with pytest.raises(UserError, match="the gateway cannot listen"):
             plan(tmp_path, TEXT + f"[gateway]\nport = {port}\n")
     assert plan(tmp_path, TEXT + f"[gateway]\nport = {port}\n").gateway_port == port
 

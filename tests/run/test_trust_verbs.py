@@ -11,6 +11,7 @@ from tradewind.grader.config import GraderConfig
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.trust import Judge
+from tradewind.rewards.config import Composition
 from tradewind.rewards.trust.config import TrustConfig
 from tradewind.rewards.trust.decision import begin, decide
 from tradewind.rewards.trust.evidence import Evidence, LabelledVerdict
@@ -28,17 +29,22 @@ def run(tmp_path):
     ledger.add_tasks([Task(task_id="t", kind="k", split="train", input={}, reference={})])
     base = {"version": 0, "state_id": "s0", "parent_state_id": None, "manifest": "m"}
     ledger.commit_version(WeightVersion(**base, stage="b", bytes_shipped=1, bytes_full=1))
-    ledger.open_training_group(2)
+    graded(ledger, 2)
+    judge = {"signal": "tone", "version": "v1", "minimum": TrustState.PROBATION, "about": {}}
+    ledger.meet_judge(Judge(**judge))
+    yield tmp_path, ledger
+    ledger.close()
+
+
+def graded(ledger: Ledger, n: int) -> None:
+    """A group of so many rollouts, which the judge likes."""
+    ledger.open_training_group(n)
     terms = LeaseTerms(ttl_s=60.0, deadline_s=60.0, max_running=9)
     while (leased := ledger.lease_next("w", 1.0, terms, [0])) is not None:
         ledger.finish(leased.rollout_id, Outcome(status="completed"), 2.0)
         ledger.claim_finished("g", 9, 2.0, 60.0)
         score = {"rollout_id": leased.rollout_id, "source": "tone", "source_version": "v1"}
         ledger.write_scores(leased.rollout_id, [Score(**score, value=1.0)])
-    judge = {"signal": "tone", "version": "v1", "minimum": TrustState.PROBATION, "about": {}}
-    ledger.meet_judge(Judge(**judge))
-    yield tmp_path, ledger
-    ledger.close()
 
 
 def call(*args: str):
@@ -85,6 +91,36 @@ def test_labels_are_imported_once(run, tmp_path):
     assert "2 labels added, 0 were there already" in call("label", str(folder), str(file)).output
     assert "0 labels added, 2 were there already" in call("label", str(folder), str(file)).output
     assert [x.value for x in ledger.labels("tone")] == [1.0, 0.0]
+
+
+def test_a_queue_is_filled_in_by_a_person_and_read_back(run, tmp_path):
+    folder, ledger = run
+    graded(ledger, 8)
+    (tmp_path / "c.toml").write_text(
+        'rubric = "r"\nversion = "1"\n[[criteria]]\nid = "tone"\nquestion = "Is it polite?"\n'
+        'evidence = ["answer:reply"]\n'
+    )
+    signals = [{"name": "tone", "use": "judge", "options": {"criteria": str(tmp_path / "c.toml")}}]
+    used = Composition.model_validate({"signals": signals})
+    ledger.use_composition(used.version, used.model_dump(mode="json"))
+    queue = tmp_path / "queue.jsonl"
+    asked = ("sample", str(folder), "--out", str(queue), "--rater", "ana", "--random-share", "1")
+    said = call(*asked)
+    assert said.exit_code == 0, said.output
+    lines = [json.loads(line) for line in queue.read_text().splitlines()]
+    assert lines, "some of the ten are in the lower half"
+    shown = lines[0]["show"]
+    assert shown["question"] == "Is it polite?" and shown["evidence"] == {"reply": ""}
+    assert shown["value"] == "1 if it is good (yes), 0 if not (no)"
+    assert "1.0" not in json.dumps(lines), "the judge's verdict is not told"
+    untouched = call("label", str(folder), str(queue)).output
+    assert f"0 labels added, 0 were there already, {len(lines)} lines have no value" in untouched
+    assert "somebody may have labelled" in str(call(*asked).exception)
+    queue.write_text("\n".join(json.dumps({**line, "value": 1}) for line in lines))
+    assert f"{len(lines)} labels added" in call("label", str(folder), str(queue)).output
+    assert {x.rater for x in ledger.labels("tone")} == {"ana"}
+    queue.unlink()
+    assert "nothing more to label" in call(*asked).output
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,22 @@ def test_half_written_checkpoint_is_found(learner, tmp_path, monkeypatch):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["rl-00000002"]
 
 
+def test_only_checkpoint_is_deleted_before_the_next_one_is_complete(learner, tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, "rl", 2, learner.masters, learner.ranks, keep=1)
+    before = {p: p.read_bytes() for p in (tmp_path / "rl-00000002").iterdir()}
+
+    def crash(*_):
+        assert {p: p.read_bytes() for p in before} == before, "it is there while the next is made"
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+        patch.setattr(checkpoint, "write_file", crash)
+        checkpoint.save(tmp_path, "rl", 4, learner.masters, learner.ranks, keep=1)
+    assert checkpoint.found(tmp_path, "rl") == [2]
+    checkpoint.save(tmp_path, "rl", 4, learner.masters, learner.ranks, keep=1)
+    assert checkpoint.found(tmp_path, "rl") == [4]
+
+
 def test_checkpoint_of_two_ranks_is_read_by_one(learner, tmp_path):
     checkpoint.save(tmp_path, "rl", 3, learner.masters, learner.ranks, 2)
     state = tmp_path / "rl-00000003" / "state.json"

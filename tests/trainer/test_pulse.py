@@ -9,13 +9,13 @@ import pytest
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.trainer.pulse import Pulse
-from tradewind.types import Conflict, LedgerAway
+from tradewind.types import Conflict, LedgerAway, Stalled
 
 
 class Away(Ledger):
     """A ledger that can be out of reach."""
 
-    away = False
+    away: Exception | None = None
     failed = threading.Event()
 
     def acquire_trainer(self, *arguments) -> None:
@@ -27,9 +27,9 @@ class Away(Ledger):
         super().beat(beat)
 
     def _reach(self) -> None:
-        if self.away:
+        if self.away is not None:
             self.failed.set()
-            raise LedgerAway("the ledger's database is away")
+            raise self.away
 
 
 @pytest.fixture
@@ -47,12 +47,20 @@ def until(condition) -> None:
         time.sleep(0.005)
 
 
-def test_place_is_renewed_again_once_the_database_is_back(ledger):
+@pytest.mark.parametrize(
+    "away",
+    [
+        LedgerAway("the ledger's database is away"),
+        Stalled("another writer of the ledger", owner="another process", seconds=30.0),
+    ],
+    ids=["database away", "another writer hangs"],
+)
+def test_place_is_renewed_again_once_the_database_is_back(ledger, away):
     with Pulse(ledger, ttl_s=0.2) as pulse:
-        ledger.away = True
+        ledger.away = away
         assert ledger.failed.wait(30)
         pulse.doing("step 3")  # a beat that nobody hears is no failure
-        ledger.away = False
+        ledger.away = None
         renewed = ledger.trainer()[1]
         until(lambda: ledger.trainer()[1] > renewed)
         until(lambda: ledger.beats()[0].doing == "step 3")
@@ -61,12 +69,12 @@ def test_place_is_renewed_again_once_the_database_is_back(ledger):
 
 def test_trainer_that_lost_its_place_meanwhile_says_so(ledger, tmp_path):
     with pytest.raises(Conflict), Pulse(ledger, ttl_s=0.2) as pulse:
-        ledger.away = True
+        ledger.away = LedgerAway("the ledger's database is away")
         assert ledger.failed.wait(30)
         other = Ledger.open(tmp_path / "ledger.sqlite")
         until(lambda: other.trainer()[1] < time.time())
         other.acquire_trainer("another", time.time(), 60.0)
         other.close()
-        ledger.away = False
+        ledger.away = None
         until(lambda: pulse._lost is not None)
         pulse.check()

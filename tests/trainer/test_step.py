@@ -106,6 +106,16 @@ def test_gate_lets_mismatched_numerics_pass(tiny):
     assert all(torch.equal(a, b) for a, b in zip(before, masters(t), strict=True))
 
 
+def test_the_last_step_moves_the_weights_as_far_as_the_first_ones(tiny):
+    """Then what a run ends with depends on the few kinds of task of its last step."""
+    t = trainer(tiny, schedule="cosine", steps=5, warmup_steps=1)
+    rates = [t.step(tiny.make_samples(n), number=n)["trainer/lr/value"] for n in range(5)]
+    assert rates[0] == rates[1] == pytest.approx(1e-2)
+    assert rates[1:] == sorted(rates[1:], reverse=True)
+    assert rates[-1] == pytest.approx(1e-3)
+    assert trainer(tiny, steps=5).step(tiny.make_samples(), number=4)["trainer/lr/value"] == 1e-2
+
+
 def test_parameters_are_not_bf16_exact_after_a_step(tiny):
     t = trainer(tiny)
     t.step(tiny.make_samples())
@@ -132,6 +142,21 @@ def test_bf16_arithmetic_takes_another_direction(tiny):
     for name in ("trainer/loss/value", "trainer/gradient/norm"):
         assert rough[name] == pytest.approx(exact[name], rel=0.05), name
     assert all(m.dtype == torch.float32 for m in low.learner.masters.masters)
+
+
+def test_bf16_arithmetic_bends_the_gradient_of_a_tensor(tiny):
+    """Bound: a cosine of 0.998 with the gradient in fp32, tensor by tensor; 0.9993 was measured."""
+    config = TrainerConfig(token_budget=60)
+
+    def gradients(dtype):
+        learner = Learner(Policy.wrap(tiny.tiny_model(), dtype), config)
+        learner.backward(tiny.make_samples(groups=6), 0, Trainer(learner, config)._objective, 0)
+        trained = zip(learner.policy.trained(), learner.masters.masters, strict=True)
+        return {n: (p.grad if m.grad is None else m.grad).double() for (n, p), m in trained}
+
+    rough = gradients(torch.bfloat16)
+    for name, exact in gradients(torch.float32).items():
+        assert torch.cosine_similarity(exact.flatten(), rough[name].flatten(), 0) > 0.998, name
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

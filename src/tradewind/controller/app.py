@@ -12,12 +12,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tradewind.controller.bodies import Body, TooLarge, read_body
 from tradewind.controller.controller import Controller
-from tradewind.controller.keys import Keys, Unauthorized, bearer
+from tradewind.controller.keys import Keys, Unauthorized
 from tradewind.controller.leasing import Asked
-from tradewind.controller.status import status
 from tradewind.controller.tenants import tenant_routes
+from tradewind.http.requests import Body, TooLarge, bearer, read_body
 from tradewind.ledger import keys as ledger_keys
 from tradewind.ledger.tenants import OverQuota, Tenant
 from tradewind.types.errors import Conflict, LedgerAway, Stalled, UserError
@@ -156,27 +155,13 @@ class Routes:
         """`GET /v1/status`: no key needed on loopback."""
         if request.client is None or request.client.host not in _LOOPBACK:
             self._keys.require(request, "admin")
-        controller = self._controller
-        facts = await controller.call(controller.rounds.facts)
-        events = await controller.call(self._ledger.events)
-        stalled = controller.rounds.stalls.stalled_s(facts.now)
-        nulls = await controller.call(self._ledger.null_rates)
-        tenants = await controller.call(self._ledger.tenants, facts.now)
-        aside = await controller.call(self._ledger.set_aside)
-        return JSONResponse(
-            {
-                **status(facts, controller.config, events, stalled),
-                "nulls_by_task": [rate.model_dump() for rate in nulls],
-                "tasks_set_aside": aside,
-                "tenants": [use.model_dump() for use in tenants],
-            }
-        )
+        return JSONResponse(await self._controller.status())
 
     async def _tenant(self, request: Request) -> Tenant | None:
         """Whose worker key the request bears; None for the run's own. Raises `Unauthorized`."""
         if self._keys.bears(request, "worker"):
             return None
-        digest = ledger_keys.digest(bearer(request))
+        digest = ledger_keys.digest(bearer(request.headers))
         tenant = await self._controller.call(self._ledger.tenant_of_key, digest)
         if tenant is None:
             self._keys.require(request, "worker")
@@ -185,7 +170,7 @@ class Routes:
     async def _rollout(self, request: Request) -> RolloutId:
         """The rollout in the path, if the request bears its result key."""
         rollout: RolloutId = request.path_params["rollout"]
-        digest = ledger_keys.digest(bearer(request))
+        digest = ledger_keys.digest(bearer(request.headers))
         owner = await self._controller.call(self._ledger.rollout_of_key, digest, "result")
         if owner != rollout:
             raise Unauthorized(f"this is not the result key of {rollout}; it came with the lease")

@@ -1,4 +1,4 @@
-"""The controller's state and its one background task; the routes are in `app`."""
+"""The controller's state and its background tasks; the routes are in `app`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts
 from tradewind.controller.leasing import Asked, Gone, LeaseQueue
 from tradewind.controller.rounds import Rounds
+from tradewind.controller.status import read_status
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeasedRollout, LeaseTerms
-from tradewind.types.errors import Conflict, LedgerAway, UserError
+from tradewind.types.errors import Conflict, LedgerAway, Stalled, UserError
 from tradewind.types.ids import RolloutId
 from tradewind.types.lease import Lease
+from tradewind.types.record import Json
+from tradewind.types.task import Split
 from tradewind.types.weights import PoolReport
 
 P = ParamSpec("P")
@@ -27,7 +30,7 @@ log = logging.getLogger("controller")
 
 
 class Controller:
-    """`run` is its background task; every other method is called by a route."""
+    """`run` is what goes on by itself; every other method is called by a route."""
 
     def __init__(self, config: ControllerConfig, ledger: Ledger) -> None:
         self.config, self.ledger = config, ledger
@@ -45,18 +48,23 @@ class Controller:
         Until `stop`, or until `ended` says so; then nobody waits for a lease any longer.
         """
         await self.call(self.ledger.renew_all, time.time())
+        looks = asyncio.create_task(self._look(ended))
         try:
             while not self._stopped and not ended():
+                if looks.done():
+                    break  # it does not end by itself: what ended it is raised below
                 try:
                     if time.monotonic() >= self._round_at:
                         self._round_at = time.monotonic() + self.config.tick_s
                         self.facts = await asyncio.to_thread(self.rounds.round)
                     await self.leases.serve(self._lend, self._take_back)
-                except LedgerAway as error:  # the next round reads what came of it
+                except (LedgerAway, Stalled) as error:  # the next round reads what came of it
                     log.warning("%s", error)
                 await self._something_due()
         finally:
+            self._stopped = True
             self.leases.close()
+            await looks
 
     def round_now(self) -> None:
         """Something has happened that should not wait for the next tick."""
@@ -95,14 +103,34 @@ class Controller:
 
     async def set_training(self, *, opened: bool) -> None:
         """Open or close training; raises `UserError` if there is nothing to train on."""
-        if opened and not await self.call(self._has_training_tasks):
+        if opened and not await self.call(self.ledger.tasks, Split.TRAIN):
             raise UserError("the taskset has no training tasks", fix="add tasks with split 'train'")
         await self.call(self.ledger.set_meta, "training_open", opened)
         self.round_now()
 
+    async def status(self) -> Json:
+        """Where the run stands, and who waits for whom."""
+
+        def read() -> Json:
+            facts, stalls = self.rounds.facts(), self.rounds.stalls
+            return read_status(self.ledger, facts, self.config, stalls.stalled_s(facts.now))
+
+        return await self.call(read)
+
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the ledger off the event loop."""
         return await asyncio.to_thread(method, *args, **kwargs)
+
+    async def _look(self, ended: Callable[[], bool]) -> None:
+        """Judges and alarms, beside the rounds: among thousands of rollouts a look takes half a
+        second, for which no lease shall wait.
+        """
+        while not self._stopped and not ended():
+            try:
+                await self.call(self.rounds.look)
+            except LedgerAway as error:
+                log.warning("%s", error)
+            await asyncio.sleep(self.config.tick_s)
 
     async def _something_due(self) -> None:
         left = self._round_at - time.monotonic()
@@ -145,8 +173,5 @@ class Controller:
         )
 
     def _base_state_id(self) -> str | None:
-        versions = self.ledger.versions()
-        return versions[0].state_id if versions else None
-
-    def _has_training_tasks(self) -> bool:
-        return any(task.split == "train" for task in self.ledger.tasks())
+        base = self.ledger.version(0)
+        return None if base is None else base.state_id

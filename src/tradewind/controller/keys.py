@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from tradewind.http.requests import bears
 from tradewind.types.errors import TradewindError, UserError
 
 
@@ -42,7 +42,7 @@ class Keys:
     def bears(self, request: Request, name: str) -> bool:
         """Whether the request bears the key of that name."""
         expected: str = getattr(self, name)
-        return hmac.compare_digest(bearer(request).encode(), expected.encode())
+        return bears(request.headers, expected)
 
     def require(self, request: Request, name: str) -> None:
         """Raise `Unauthorized` unless the request bears the key of that name."""
@@ -51,9 +51,3 @@ class Keys:
                 f"the {name} key is wrong; set TRADEWIND_{name.upper()}_KEY to the value that the "
                 "controller was started with"
             )
-
-
-def bearer(request: Request) -> str:
-    """The key in `Authorization: Bearer ...`, or an empty text."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""

@@ -5,7 +5,8 @@
     │ heartbeat, outcome ─► Routes ──────────────────┼──► lease, renew, finish
   pool │ report ──────────► Routes ──────────────────┼──► pools, attestations
   run │ evals, training ──► Routes ──────────────────┤
-                            Rounds, every tick_s ────┴──► expire, refill, close, open
+                            Rounds, every tick_s ────┼──► expire, refill, close, open
+                            TrustWatch, beside it ───┴──► standings of judges, alarms, pauses
 
 consumes     requests of workers, pools and `run`; scores (grader) and versions (trainer)
 produces     groups, leases, credit, events that name a stall's cause and owner
@@ -23,7 +24,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import signal
 import socket
 import sys
@@ -36,15 +36,15 @@ from tradewind.controller.app import application
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.controller import Controller
 from tradewind.controller.keys import Keys
+from tradewind.http.listening import favour_the_event_loop, listen, quiet
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.place import ledger_of
 from tradewind.types.errors import UserError
 
 log = logging.getLogger("controller")
 
-SWITCH_S = 0.0005
-"""How long a thread that talks to the ledger may keep the interpreter from the event loop, which
-gives it up at each send and receive; Python's default, ten times as long, is most of a request."""
+GRACE_S = 2
+"""For requests in flight after SIGTERM, in seconds."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,14 +61,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = ControllerConfig.read(args.config)
         keys = Keys.from_environment()
-        listener = listen(config.host, config.port)
+        listener = listen(
+            config.host,
+            config.port,
+            what="the controller",
+            fix="end the process that uses this port, or set [controller] port",
+        )
         ledger = Ledger.open(config.ledger or ledger_of(args.workspace))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again when it has ended
         signal.signal(number, lambda *_: None)
-    sys.setswitchinterval(SWITCH_S)
+    favour_the_event_loop()
     asyncio.run(serve(Controller(config, ledger), keys, listener))
     ledger.close()
     return 0
@@ -76,34 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def serve(controller: Controller, keys: Keys, listener: socket.socket) -> None:
     """Serve until SIGTERM, SIGINT or `controller.stop`."""
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application(controller, keys),
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=2,
-        )
-    )
+    server = uvicorn.Server(quiet(application(controller, keys), GRACE_S))
     host, port = listener.getsockname()[:2]
     log.info("ready at http://%s:%d", host, port)
     rounds = asyncio.create_task(controller.run(lambda: server.should_exit))
     rounds.add_done_callback(lambda _: setattr(server, "should_exit", True))
     await server.serve(sockets=[listener])
     await rounds  # a controller without its rounds is dead: what ended them is raised here
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; raises `UserError` if the port is in use or the address is not ours."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.create_server((host, port), family=family, backlog=512)
-        # asyncio does so for sockets that it makes itself. Without it head and body of an answer
-        # wait for each other's acknowledgement, 40 ms each time.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
-    except OSError as error:
-        raise UserError(
-            f"the controller cannot listen ({os.strerror(error.errno) if error.errno else error})",
-            value=f"{host}:{port}",
-            fix="end the process that uses this port, or set [controller] port",
-        ) from error

@@ -25,7 +25,7 @@ BEAT_S = 1.0
 
 
 class Rounds:
-    """Not thread-safe: one round at a time."""
+    """Not thread-safe: one round at a time. `look` may go on beside it."""
 
     def __init__(
         self, config: ControllerConfig, ledger: Ledger, clock: Callable[[], float]
@@ -38,7 +38,7 @@ class Rounds:
         self._since, self._beat_at = clock(), 0.0
 
     def round(self) -> Facts:
-        """Expire, refill, weigh judges, close, open; then say what stands still.
+        """Expire, refill, close, open; then say what stands still.
 
         Returns the facts afterwards.
         """
@@ -46,7 +46,6 @@ class Rounds:
             log.warning("%s: lease lost", rollout)
         config = self._config
         self._ledger.refill(config.max_refills, config.min_group, config.max_invalid)
-        self._trust.look(self._clock())
         closed = self._ledger.close_ready(
             compose, group_mean, self._trust.factors(), max_caught=config.max_caught
         )
@@ -61,6 +60,10 @@ class Rounds:
             self._ledger.event(event)
         self._beat(facts)
         return facts
+
+    def look(self) -> None:
+        """Weigh judges and ring alarms, if that is due. Groups close with what it last decided."""
+        self._trust.look(self._clock())
 
     def facts(self) -> Facts:
         """What the ledger says now."""

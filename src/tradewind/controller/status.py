@@ -5,14 +5,14 @@ from __future__ import annotations
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts
 from tradewind.controller.waits import waits
-from tradewind.types.beat import Event
+from tradewind.ledger.ledger import Ledger
 from tradewind.types.record import Json
 from tradewind.types.weights import PoolReport
 
 EVENTS_SHOWN = 20
 
 
-def status(facts: Facts, config: ControllerConfig, events: list[Event], stalled_s: float) -> Json:
+def read_status(ledger: Ledger, facts: Facts, config: ControllerConfig, stalled_s: float) -> Json:
     """Facts that do not depend on the stage of the run, as plain JSON."""
     counts = facts.counts
     room = facts.room(config)
@@ -50,7 +50,10 @@ def status(facts: Facts, config: ControllerConfig, events: list[Event], stalled_
         ],
         "waits": [{**wait.model_dump(), "sentence": str(wait)} for wait in waits(facts, config)],
         "stalled_s": round(stalled_s, 1),
-        "events": [event.model_dump() for event in events[-EVENTS_SHOWN:]],
+        "events": [event.model_dump() for event in ledger.events(limit=EVENTS_SHOWN)],
+        "nulls_by_task": [rate.model_dump() for rate in ledger.null_rates()],
+        "tasks_set_aside": ledger.set_aside(),
+        "tenants": [use.model_dump() for use in ledger.tenants(facts.now)],
     }
 
 

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tradewind.controller.bodies import read_body
 from tradewind.controller.controller import Controller
 from tradewind.controller.keys import Keys
+from tradewind.http.requests import read_body
 from tradewind.ledger import keys as ledger_keys
 from tradewind.ledger.tenants import Tenant
 

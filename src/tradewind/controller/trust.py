@@ -17,8 +17,8 @@ from tradewind.types.trust import Pause, Standing, TrustState
 log = logging.getLogger("controller")
 
 PATIENCE = 10
-"""So many times as long as a look took passes before the next one: the controller lends nothing
-meanwhile, and with many judges and large groups a look takes a second."""
+"""So many times as long as a look took passes before the next one: with many judges and large
+groups it takes a second, of which the controller's other threads feel something."""
 WATCHERS = ("exploits", "effort")
 """Built-in signals whose evidence says how many tools were used, and what they touched."""
 

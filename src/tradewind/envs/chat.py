@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from tradewind.envs.connected import Connected
 from tradewind.envs.protocol import Policy
+from tradewind.http.connected import Connected
 from tradewind.types.record import Record
 
 _TIMEOUT_S = 600.0

@@ -136,12 +136,12 @@ class RolloutHost:
         self._shelf.put(Shelved(hosted.rollout_id, hosted.digest, hosted.state, hosted.outcome))
 
     def _forget_oldest(self) -> None:
-        over = (rollout for rollout, hosted in self._hosted.items() if hosted.state.over)
-        while len(self._hosted) >= self._max_kept + self._max_running:
-            oldest = next(over)
+        """Room for one more; what still runs is never forgotten."""
+        surplus = len(self._hosted) + 1 - self._max_kept - self._max_running
+        over = [rollout for rollout, hosted in self._hosted.items() if hosted.state.over]
+        for oldest in over[: max(0, surplus)]:
             del self._hosted[oldest]
             self._shelf.forget(oldest)
-            over = (rollout for rollout, hosted in self._hosted.items() if hosted.state.over)
 
 
 def _progress(hosted: _Hosted) -> Progress:

@@ -29,15 +29,12 @@ from tradewind.envs.protocol import Env
 from tradewind.envs.secrets import Secrets
 from tradewind.envs.shelf import Shelf
 from tradewind.envs.signature import BadSignature, SignatureCheck
+from tradewind.http.requests import TooLarge, read_bytes
 from tradewind.types.assignment import PROTOCOL, Assignment, Fault, Progress
 from tradewind.types.errors import Conflict
 
 MAX_BODY = 4_000_000
 _FULL_RETRY_S = 5
-
-
-class TooLarge(Exception):
-    """A request body over the limit."""
 
 
 class Routes:
@@ -69,13 +66,9 @@ class Routes:
         return JSONResponse({"protocol": PROTOCOL, "running": self._host.running})
 
     async def _signed(self, request: Request, path: str) -> bytes:
-        body = bytearray()
-        async for piece in request.stream():
-            body += piece
-            if len(body) > self._max_body:
-                raise TooLarge(f"the body has more than {self._max_body} bytes")
-        self._check.check(request.method, path, request.headers, bytes(body))
-        return bytes(body)
+        body = await read_bytes(request, self._max_body)
+        self._check.check(request.method, path, request.headers, body)
+        return body
 
 
 def push_app(

@@ -24,11 +24,14 @@ from starlette.applications import Starlette
 from tradewind.envs.protocol import load_env
 from tradewind.envs.push import push_app
 from tradewind.envs.signature import parse_keys
+from tradewind.http.listening import listen_at, quiet
 from tradewind.types.errors import UserError
 
 log = logging.getLogger("push")
 
 KEYS_VARIABLE = "TRADEWIND_PUSH_KEYS"
+GRACE_S = 2
+"""For requests in flight after SIGTERM, in seconds."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         keys = parse_keys(os.environ.pop(KEYS_VARIABLE, ""), KEYS_VARIABLE)
         env = load_env(args.env)
         app = push_app(env, keys, max_running=args.concurrency, state=args.state)
-        listener = _listen(args.host, args.port)
+        address = f"{args.host}:{args.port}"
+        listener = listen_at(address, what="the server", fix="give another --host or --port")
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -57,19 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(app: Starlette, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     log.info("ready at http://%s:%d", host, port)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-    await uvicorn.Server(config).serve(sockets=[listener])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), backlog=512)
-    except OSError as error:
-        raise UserError(
-            f"the server cannot listen ({error.strerror or error})",
-            value=f"{host}:{port}",
-            fix="give another --host or --port",
-        ) from error
+    await uvicorn.Server(quiet(app, GRACE_S)).serve(sockets=[listener])
 
 
 if __name__ == "__main__":

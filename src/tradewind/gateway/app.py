@@ -1,4 +1,4 @@
-"""Routes of the gateway, and the parts behind them.
+"""Routes of the gateway.
 
     /v1/chat/completions ─┐  parse   ┌─ a rollout's key ─► Traffic ─┐
     /v1/messages ─────────┤ ───────► │                              ├─► Reply ─► deliver
@@ -9,12 +9,8 @@ Auxiliary routes (models, counting) answer by themselves and never become turns.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -23,92 +19,18 @@ from starlette.routing import Route
 
 from tradewind.gateway import auxiliary
 from tradewind.gateway.answer import Reply
-from tradewind.gateway.beat import Pulse
-from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.delivery import Delivery, StreamDelivery, refused
 from tradewind.gateway.dialect import Ask, Asker, Dialect
 from tradewind.gateway.dialect_chat import Chat
 from tradewind.gateway.dialect_messages import Messages
 from tradewind.gateway.dialect_responses import Responses
-from tradewind.gateway.generation import Generator
-from tradewind.gateway.journal import Journal
-from tradewind.gateway.metrics import Metrics
-from tradewind.gateway.pool_client import PoolClient
+from tradewind.gateway.gateway import Gateway
 from tradewind.gateway.refusal import Refusal
-from tradewind.gateway.router import Router
-from tradewind.gateway.session import Sessions, User
-from tradewind.gateway.traffic import Traffic
-from tradewind.gateway.turn import Parts
-from tradewind.gateway.user_chat import UserChats
-from tradewind.ledger.ledger import Ledger
+from tradewind.gateway.session import User
+from tradewind.http.requests import TooLarge, read_bytes
 from tradewind.ledger.turns import Session
-from tradewind.render.renderer import Renderer
-
-log = logging.getLogger(__name__)
 
 CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
-
-_WATCH_S = 1.0
-
-
-class Gateway:
-    """The parts of one process, wired."""
-
-    def __init__(
-        self,
-        config: GatewayConfig,
-        ledger: Ledger,
-        renderer: Renderer,
-        *,
-        pool_key: str,
-        user_key: str | None,
-    ) -> None:
-        self.config, self.renderer = config, renderer
-        self.journal = Journal(ledger)
-        self.metrics = Metrics()
-        self.router = Router(self.journal, config)
-        self.pools = PoolClient(pool_key, config)
-        self.sessions = Sessions(self.journal, user_key, config.session_cache_s)
-        generator = Generator(renderer, self.router, self.pools, config, self.metrics)
-        parts = Parts(config, renderer, self.journal, self.router, generator, self.metrics)
-        self.traffic = Traffic(parts, self.sessions)
-        self.users = UserChats(parts)
-        self.pulse = Pulse(parts)
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    @contextlib.asynccontextmanager
-    async def running(self, _app: Starlette | None = None) -> AsyncIterator[None]:
-        """From the first request to the last record."""
-        left = await self.traffic.lose_leftovers()
-        log.info("gave up %d turns that an earlier gateway left open", left)
-        self.spawn(self._watch())
-        try:
-            yield
-        finally:
-            await self._close()
-
-    def spawn(self, work: Any) -> None:
-        """Runs a coroutine beside the requests, until the gateway closes."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _watch(self) -> None:
-        while True:
-            try:
-                await self.pulse.beat()
-                await self.traffic.end_sealed()
-            except Exception:  # boundary: a busy ledger must not end the watch
-                log.exception("the watch missed a beat")
-            await asyncio.sleep(_WATCH_S)
-
-    async def _close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await self.traffic.close()
-        await self.users.close()
-        await self.pools.close()
-        await self.journal.close()
 
 
 def create_app(gateway: Gateway) -> Starlette:
@@ -211,16 +133,9 @@ def _deliver(
     on_delivered: Callable[[Reply], None],
     on_left: Callable[[Reply], None],
 ) -> Response:
-    if not ask.streamed:
-        return Delivery(reply, ask, dialect, on_delivered=on_delivered, on_left=on_left)
-    return StreamDelivery(
-        reply,
-        ask,
-        dialect,
-        keep_alive_s=gateway.config.keep_alive_s,
-        on_delivered=on_delivered,
-        on_left=on_left,
-    )
+    kind = StreamDelivery if ask.streamed else Delivery
+    keep_alive_s = gateway.config.keep_alive_s
+    return kind(reply, ask, dialect, keep_alive_s, on_delivered=on_delivered, on_left=on_left)
 
 
 def forget(_reply: Reply) -> None:
@@ -243,13 +158,11 @@ def _refusing(
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise Refusal(413, "body_too_large", f"The body is larger than {limit} bytes.")
-        parts.append(part)
-    return b"".join(parts)
+    try:
+        return await read_bytes(request, limit)
+    except TooLarge as error:
+        said = f"The body is larger than {limit} bytes."
+        raise Refusal(413, "body_too_large", said) from error
 
 
 def _spoken(request: Request) -> Dialect:

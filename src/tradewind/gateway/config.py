@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from tradewind.types.config import Config
 
 
-class GatewayConfig(BaseModel):
+class GatewayConfig(Config):
     """Section `[gateway]` of a recipe."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     host: str = "127.0.0.1"
     """Address to listen on."""

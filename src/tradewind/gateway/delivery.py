@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tradewind.gateway.answer import Listener, Reply
-from tradewind.gateway.dialect import Ask, Dialect, error_headers
+from tradewind.gateway.dialect import Ask, Dialect, Stream, error_headers
 from tradewind.gateway.refusal import Refusal
 
 OnReply = Callable[[Reply], None]
@@ -35,11 +35,13 @@ class Delivery(Response):
         reply: Reply,
         ask: Ask,
         dialect: Dialect,
+        keep_alive_s: float,
         *,
         on_delivered: OnReply,
         on_left: OnReply,
     ) -> None:
         self._reply, self._ask, self._dialect = reply, ask, dialect
+        self._keep_alive_s = keep_alive_s
         self._on_delivered, self._on_left = on_delivered, on_left
         self.background = None
 
@@ -64,7 +66,7 @@ class Delivery(Response):
     ) -> bool:
         """Whether the client got everything."""
         while not self._reply.ended and not gone.done():
-            await listener.wait(60.0)
+            await listener.wait(self._keep_alive_s)
         if gone.done():
             return False
         if self._reply.refusal is not None:
@@ -77,19 +79,6 @@ class Delivery(Response):
 
 class StreamDelivery(Delivery):
     """Server-sent events. The status waits for the first piece, so an early refusal has its own."""
-
-    def __init__(
-        self,
-        reply: Reply,
-        ask: Ask,
-        dialect: Dialect,
-        *,
-        keep_alive_s: float,
-        on_delivered: OnReply,
-        on_left: OnReply,
-    ) -> None:
-        super().__init__(reply, ask, dialect, on_delivered=on_delivered, on_left=on_left)
-        self._stream, self._keep_alive_s = dialect.stream(reply, ask), keep_alive_s
 
     async def _deliver(
         self,
@@ -108,22 +97,23 @@ class StreamDelivery(Delivery):
             return False
         for answer in self._reply.answers:
             answer.streamed = True
+        stream = self._dialect.stream(self._reply, self._ask)
         await _start(send)
-        await _body(send, self._stream.first())
+        await _body(send, stream.first())
         while not gone.done():
             ended = self._reply.ended  # before `take`: what is added later is seen next time
             news = listener.take()
             if news:
-                await _body(send, b"".join(self._stream.piece(*piece) for piece in news))
+                await _body(send, b"".join(stream.piece(*piece) for piece in news))
             if ended:
-                return await self._end(send)
+                return await self._end(send, stream)
             if not news and await listener.wait(self._keep_alive_s):
-                await _body(send, self._stream.keep_alive())
+                await _body(send, stream.keep_alive())
         return False
 
-    async def _end(self, send: Send) -> bool:
+    async def _end(self, send: Send, stream: Stream) -> bool:
         refusal = self._reply.refusal
-        last = self._stream.last() if refusal is None else [self._stream.broken(refusal)]
+        last = stream.last() if refusal is None else [stream.broken(refusal)]
         await _body(send, b"".join(last), more=False)
         return refusal is None
 

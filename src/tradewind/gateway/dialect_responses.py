@@ -78,8 +78,8 @@ class ResponseStream:
         yield self._event(f"response.{status}", response=response)
 
     def broken(self, refusal: Refusal) -> bytes:
-        """`response.failed`."""
-        error = {"code": refusal.code, "message": refusal.message}
+        """`response.failed`. Clients know a closed list of codes here, so the sentence says it."""
+        error = {"code": "server_error", "message": refusal.message}
         response = _response(self._answer, self._ask, "failed", [])
         return self._event("response.failed", response={**response, "error": error})
 

@@ -25,17 +25,16 @@ import argparse
 import logging
 import os
 import signal
-import socket
 import sys
-import tomllib
 from pathlib import Path
 
 import uvicorn
-from pydantic import ValidationError
 
-from tradewind.gateway.app import Gateway, create_app
+from tradewind.gateway.app import create_app
 from tradewind.gateway.config import GatewayConfig
+from tradewind.gateway.gateway import Gateway
 from tradewind.gateway.parameters import table
+from tradewind.http.listening import favour_the_event_loop, listen, quiet
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.place import ledger_of
 from tradewind.render.renderer import Renderer
@@ -43,8 +42,6 @@ from tradewind.types import UserError
 
 log = logging.getLogger(__name__)
 
-_SWITCH_S = 0.0005
-"""How long the ledger's thread may keep the event loop from running, in seconds."""
 _GRACE_S = 3
 """For answers in flight after SIGTERM; what is left then is recorded as lost."""
 
@@ -54,23 +51,19 @@ def serve(config: GatewayConfig, workspace: Path) -> None:
 
     Raises `UserError` if the port is taken, the model folder is unreadable or a key is missing.
     """
-    sys.setswitchinterval(_SWITCH_S)
+    favour_the_event_loop()
     gateway = build(config, workspace)
-    listener = _listen(config.host, config.port)
+    listener = listen(
+        config.host,
+        config.port,
+        what="the gateway",
+        fix="end the process that uses this port, or set another port in [gateway]",
+    )
     # uvicorn raises the signal again once all is closed: that is the ordinary end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     log.info("%s", gateway.renderer.form)
     log.info("gateway listens on http://%s:%d", *listener.getsockname()[:2])
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(gateway),
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=_GRACE_S,
-            timeout_keep_alive=75,
-        )
-    )
-    server.run(sockets=[listener])
+    uvicorn.Server(quiet(create_app(gateway), _GRACE_S)).run(sockets=[listener])
 
 
 def build(config: GatewayConfig, workspace: Path) -> Gateway:
@@ -89,7 +82,7 @@ def build(config: GatewayConfig, workspace: Path) -> Gateway:
 def main(argv: list[str] | None = None) -> int:
     """`python -m tradewind.gateway --config FILE --workspace DIR`; 2 means a sentence on stderr."""
     parser = argparse.ArgumentParser(prog="tradewind gateway")
-    parser.add_argument("--config", type=Path, help="TOML or JSON file with the [gateway] section")
+    parser.add_argument("--config", type=Path, help="TOML or JSON file of GatewayConfig's fields")
     parser.add_argument("--workspace", type=Path, default=Path())
     parser.add_argument("--parameters", action="store_true", help="print the parameter table")
     options = parser.parse_args(argv)
@@ -99,42 +92,8 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        serve(_config(options.config), options.workspace)
+        serve(GatewayConfig.read(options.config), options.workspace)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
-
-
-def _config(file: Path | None) -> GatewayConfig:
-    if file is None:
-        return GatewayConfig()
-    try:
-        text = file.read_text(encoding="utf-8")
-        if file.suffix == ".json":
-            return GatewayConfig.model_validate_json(text)
-        loaded = tomllib.loads(text)
-        return GatewayConfig.model_validate(loaded.get("gateway", loaded))
-    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise UserError(
-            f"the gateway's config cannot be used ({error})",
-            value=str(file),
-            fix="correct the file",
-        ) from error
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see the controller's
-    try:
-        listener.bind((host, port))
-        listener.listen()  # from here on clients wait instead of failing
-    except OSError as error:
-        listener.close()
-        raise UserError(
-            f"the gateway cannot listen ({error.strerror})",
-            value=f"{host}:{port}",
-            fix="stop what uses the port, or set another port in [gateway]",
-        ) from error
-    return listener

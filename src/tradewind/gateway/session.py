@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tradewind.gateway.journal import Journal
 from tradewind.gateway.refusal import ended, unknown_key
+from tradewind.http.requests import bearer
 from tradewind.ledger.keys import digest
 from tradewind.ledger.turns import Session
 
@@ -78,8 +79,7 @@ class Sessions:
 
 def _key(headers: Mapping[str, str]) -> str:
     """Of `x-api-key`, as Anthropic's SDKs send it, or of a bearer token; raises `Refusal` (401)."""
-    scheme, _, bearer = headers.get("authorization", "").partition(" ")
-    key = headers.get("x-api-key") or (bearer if scheme.lower() == "bearer" else "")
-    if not key.strip():
+    key = headers.get("x-api-key", "").strip() or bearer(headers)
+    if not key:
         raise unknown_key()
-    return key.strip()
+    return key

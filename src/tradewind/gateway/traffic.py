@@ -10,9 +10,10 @@ from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.call import Call
 from tradewind.gateway.conversation import Attempt, Conversation
 from tradewind.gateway.meter import Meter
+from tradewind.gateway.parts import Parts
 from tradewind.gateway.refusal import Refusal, bad_request, ended
 from tradewind.gateway.session import Sessions
-from tradewind.gateway.turn import Parts, Placed, TurnRun, begin
+from tradewind.gateway.turn import Placed, TurnRun, begin
 from tradewind.ledger.turns import Session
 from tradewind.types import FinishReason, TurnId, UserError
 

@@ -20,13 +20,11 @@ from dataclasses import dataclass, replace
 
 from tradewind.gateway.answer import Answer
 from tradewind.gateway.call import ANY, Call, Sampling
-from tradewind.gateway.config import GatewayConfig
 from tradewind.gateway.conversation import Conversation, Placement
-from tradewind.gateway.generation import Generated, Generator
-from tradewind.gateway.journal import Journal
-from tradewind.gateway.metrics import Metrics
+from tradewind.gateway.generation import Generated
+from tradewind.gateway.parts import Parts
 from tradewind.gateway.refusal import Refusal, bad_request, broke_off, context_overflow, ended
-from tradewind.gateway.router import Route, Router
+from tradewind.gateway.router import Route
 from tradewind.ledger.turns import Session
 from tradewind.render.parts import count_parts
 from tradewind.render.renderer import Renderer
@@ -45,24 +43,6 @@ from tradewind.types import (
 )
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What every answer needs; one set per process."""
-
-    config: GatewayConfig
-    renderer: Renderer
-    journal: Journal
-    router: Router
-    generator: Generator
-    metrics: Metrics
-
-    @property
-    def window(self) -> int:
-        """Most tokens of prompt and answer together."""
-        own = self.renderer.context_window
-        return min(self.config.context_window or own, own)
 
 
 def fit(ids: tuple[int, ...], sampling: Sampling, window: int) -> Sampling:

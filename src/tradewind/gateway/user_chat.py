@@ -9,10 +9,11 @@ import uuid
 
 from tradewind.gateway.answer import Answer, Reply
 from tradewind.gateway.call import Call
+from tradewind.gateway.parts import Parts
 from tradewind.gateway.refusal import Refusal, bad_request, broke_off
 from tradewind.gateway.router import Route
-from tradewind.gateway.turn import Parts, begin, fit
-from tradewind.ledger.turns import USER_LEFT, UserChat
+from tradewind.gateway.turn import begin, fit
+from tradewind.ledger.user_chats import USER_LEFT, UserChat
 from tradewind.types import GenerateRequest, Priority, UserError
 
 log = logging.getLogger(__name__)

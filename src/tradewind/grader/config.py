@@ -4,8 +4,36 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tradewind.grader.prober import ProbeConfig
 from tradewind.rewards.config import Composition
+from tradewind.types.config import Config
+
+
+class ProbeConfig(Config):
+    """Section `[grader.probes]`."""
+
+    seed: int = 0
+    """Decides which rollouts are probed."""
+    truth: dict[str, str] = Field(default_factory=dict)
+    """Judged signal -> the deterministic signal that says the truth of the same rollouts; each such
+    rollout is a free label. A good role for it is `monitor`: as a closed gate it would keep the
+    judge from being asked about what is wrong."""
+    canary_every: int = Field(default=8, ge=1)
+    """Judged rollouts of a criterion per canary."""
+    canary_confirm: int = Field(default=4, ge=0)
+    """How often a canary with the wrong verdict is asked again."""
+    repeat_items: int = Field(default=20, ge=0)
+    """Rollouts of a new judge that are judged three times."""
+    repeat_share: float = Field(default=0.02, ge=0, le=1)
+    """Share of rollouts after those."""
+    anchors: int = Field(default=40, ge=0)
+    """So many of a judge's first rollouts are asked again and again."""
+    anchor_every: int = Field(default=8, ge=1)
+    """Judged rollouts of a criterion per anchor."""
+    heldout: dict[str, dict[str, object]] = Field(default_factory=dict)
+    """Judged signal -> options of another judge for the same criterion (`url`, `model`, ...); what
+    is not named is as in the signal's own options."""
+    heldout_share: float = Field(default=0.03, ge=0, le=1)
+    """Share of rollouts that the held-out judge sees, too."""
 
 
 class GraderConfig(Composition):

@@ -6,7 +6,7 @@ among the finished ones and judged again a little later, a few times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
@@ -17,18 +17,21 @@ GIVEN = 1.0
 """Stands for the verdicts to come: it opens gates, so that nothing else is excused by them."""
 
 
-def waits_for(composition: Composition, scores: Sequence[Score]) -> list[Score]:
+def waits_for(
+    composition: Composition, scores: Sequence[Score], trust: Mapping[str, float]
+) -> list[Score]:
     """The nulls of judges that may answer later, if with their verdicts there were a reward.
 
-    Empty if there is a reward already, or would be none either way.
+    Empty if there is a reward already, as without a judge that has no trust, or would be none
+    either way.
     """
     judged = {signal.name for signal in composition.signals if signal.judged}
     silent = [score for score in scores if score.source in judged and _passes(score)]
-    if not silent or not is_null(composition, scores):
+    if not silent or not is_null(composition, scores, trust):
         return []
     sources = {score.source for score in silent}
     hoped = [s.model_copy(update={"value": GIVEN}) if s.source in sources else s for s in scores]
-    return [] if is_null(composition, hoped) else silent
+    return [] if is_null(composition, hoped, trust) else silent
 
 
 def pause_s(first_s: float, put_off: int) -> float:

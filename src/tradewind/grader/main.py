@@ -26,7 +26,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -39,10 +39,11 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.payloads import LostPayload
 from tradewind.ledger.place import ledger_of
 from tradewind.ledger.scores import FinishedRollout
+from tradewind.ledger.trust import factors_of
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
 from tradewind.rewards.panel import Panel
-from tradewind.rewards.sandbox.measure import measure
+from tradewind.rewards.sandbox.measure import report
 from tradewind.types.beat import Beat
 from tradewind.types.errors import LedgerAway, Stalled, UserError
 from tradewind.types.ids import RolloutId
@@ -179,9 +180,11 @@ class Grader:
 
     def _grade(self, finished: FinishedRollout, panel: Panel) -> None:
         scores, turns = self._scores(finished, panel)
-        if self._put_off(finished, panel, scores):
+        # As far as judges are trusted now; the controller has the last word, with their weights.
+        trust = factors_of([scores], self._ledger.factors_by_version())
+        if self._put_off(finished, panel.composition, scores, trust):
             return
-        null = is_null(panel.composition, scores)
+        null = is_null(panel.composition, scores, trust)
         self._ledger.write_scores(finished.rollout_id, scores, null=null)
         for config, judge in panel.judges:
             self._prober.probe(episode_of(finished, turns), config, judge, scores)
@@ -190,9 +193,15 @@ class Grader:
             shown = "null" if score.value is None else f"{score.value:g}"
             log.info("%s %s %s %s", score.rollout_id, score.source, shown, score.cause or "")
 
-    def _put_off(self, finished: FinishedRollout, panel: Panel, scores: Sequence[Score]) -> bool:
+    def _put_off(
+        self,
+        finished: FinishedRollout,
+        composition: Composition,
+        scores: Sequence[Score],
+        trust: Mapping[str, float],
+    ) -> bool:
         """Whether it is judged again later: a judge that may answer then is all it lacks."""
-        missing = waits_for(panel.composition, scores)
+        missing = waits_for(composition, scores, trust)
         if not missing or finished.put_off >= self._config.judge_again:
             return False
         pause = pause_s(self._config.judge_again_s, finished.put_off)
@@ -261,7 +270,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: grader.stop())
-    log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, measure())
+    log.info("ready: %d tasks can be scored, isolation %s", grader.tasks, report())
     try:
         grader.run()
     except (LedgerAway, Stalled, UserError) as error:  # a new life reads what came of it

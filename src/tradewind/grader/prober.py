@@ -17,19 +17,20 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from pydantic import Field
-
+from tradewind.grader.config import ProbeConfig
 from tradewind.ledger.ledger import Ledger
+from tradewind.ledger.payloads import LostPayload
 from tradewind.ledger.trust import Judge
 from tradewind.rewards.config import Composition, SignalConfig
 from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.signal import JudgeSignal
 from tradewind.rewards.registry import open_signal
+from tradewind.rewards.stored_episode import stored_episode
 from tradewind.rewards.trust.canaries import Canary, Material, canaries, known_wrong, made_of
 from tradewind.rewards.trust.evidence import YES
-from tradewind.types.config import Config
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
+from tradewind.types.ids import RolloutId
 from tradewind.types.record import Json
 from tradewind.types.score import Score
 from tradewind.types.trust import Probe, ProbeKind, TrustState
@@ -38,34 +39,6 @@ log = logging.getLogger("grader")
 
 KEPT = 16
 """Works that wait to be made into canaries, of each judge."""
-
-
-class ProbeConfig(Config):
-    """Section `[grader.probes]`."""
-
-    seed: int = 0
-    """Decides which rollouts are probed."""
-    truth: dict[str, str] = Field(default_factory=dict)
-    """Judged signal -> the deterministic signal that says the truth of the same rollouts; each such
-    rollout is a free label. A good role for it is `monitor`: as a closed gate it would keep the
-    judge from being asked about what is wrong."""
-    canary_every: int = Field(default=8, ge=1)
-    """Judged rollouts of a criterion per canary."""
-    canary_confirm: int = Field(default=4, ge=0)
-    """How often a canary with the wrong verdict is asked again."""
-    repeat_items: int = Field(default=20, ge=0)
-    """Rollouts of a new judge that are judged three times."""
-    repeat_share: float = Field(default=0.02, ge=0, le=1)
-    """Share of rollouts after those."""
-    anchors: int = Field(default=40, ge=0)
-    """So many of a judge's first rollouts are asked again and again."""
-    anchor_every: int = Field(default=8, ge=1)
-    """Judged rollouts of a criterion per anchor."""
-    heldout: dict[str, dict[str, object]] = Field(default_factory=dict)
-    """Judged signal -> options of another judge for the same criterion (`url`, `model`, ...); what
-    is not named is as in the signal's own options."""
-    heldout_share: float = Field(default=0.03, ge=0, le=1)
-    """Share of rollouts that the held-out judge sees, too."""
 
 
 @dataclass
@@ -79,7 +52,8 @@ class _Watched:
     """Canaries so far."""
     wrong: list[Exhibit] = field(default_factory=list)
     """Work that the verifier failed, not used for a canary yet."""
-    anchors: list[tuple[str, Exhibit, float]] = field(default_factory=list)
+    anchors: list[tuple[RolloutId, float]] = field(default_factory=list)
+    """The judge's first rollouts, over restarts, with the verdict that it gave then."""
     anchor: int = 0
 
 
@@ -130,9 +104,12 @@ class Prober:
         if key in self._watched:
             return
         probes = self._ledger.probes(*key)
+        anchors = self._ledger.first_judged(*key, self._config.anchors)
         self._watched[key] = _Watched(
             repeats=sum(probe.kind is ProbeKind.REPEAT for probe in probes),
             heldout=self._open_heldout(config),
+            judged=len(anchors),
+            anchors=anchors,
         )
 
     def probe(
@@ -151,7 +128,7 @@ class Prober:
             if truth is not None and truth < YES:
                 watched.wrong = [*watched.wrong, exhibit][-KEPT:]
             if len(watched.anchors) < self._config.anchors:
-                watched.anchors.append((episode.rollout_id, exhibit, own.value))
+                watched.anchors.append((episode.rollout_id, own.value))
         asker = _Asker(self._ledger, config.name, signal, episode.rollout_id)
         if number % self._config.canary_every == 0:
             self._ask_canary(asker, watched, exhibit, own.value)
@@ -185,9 +162,15 @@ class Prober:
         with self._guard:
             if not watched.anchors:
                 return
-            anchor = watched.anchors[watched.anchor % len(watched.anchors)]
+            name, value = watched.anchors[watched.anchor % len(watched.anchors)]
             watched.anchor += 1
-        asker.anchor(*anchor)
+        try:
+            again = stored_episode(self._ledger, name, turns=asker.signal.needs_turns)
+        except LostPayload as error:
+            log.warning("the anchor %s cannot be asked again: %s", name, error)
+            return
+        if again is not None:  # its group may have been given up while it was judged
+            asker.anchor(name, asker.signal.exhibit(again), value)
 
     def _repeat_is_due(self, watched: _Watched, asker: _Asker) -> bool:
         with self._guard:

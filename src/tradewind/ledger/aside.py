@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select, update
 
-from tradewind.ledger.database import Database, put
+from tradewind.ledger.database import Database
 from tradewind.ledger.events import note
-from tradewind.ledger.run import read_meta
-from tradewind.ledger.tables import draws, groups, run
+from tradewind.ledger.rows import read_meta, write_meta
+from tradewind.ledger.tables import draws, groups
 from tradewind.types.group import GroupState
 
 CAUGHT = "caught: "
@@ -48,10 +48,10 @@ class Aside(Database):
                 )
                 note(conn, "task.restored", task, "it is drawn again")
             kept = {task: cause for task, cause in known.items() if task not in back}
-            put(conn, run, {"key": _KEY}, {"value": kept})
+            write_meta(conn, _KEY, kept)
             newest = conn.execute(select(func.max(groups.c.number))).scalar_one()
             since = {**(read_meta(conn, _RESTORED) or {}), **dict.fromkeys(back, newest)}
-            put(conn, run, {"key": _RESTORED}, {"value": since})
+            write_meta(conn, _RESTORED, since)
         return back
 
 
@@ -105,7 +105,7 @@ def _rejected(conn: Connection, task: str, prefix: str, after: int = -1) -> list
 
 
 def _set_aside(conn: Connection, task: str, cause: str, said: str) -> None:
-    put(conn, run, {"key": _KEY}, {"value": {**tasks_aside(conn), task: cause}})
+    write_meta(conn, _KEY, {**tasks_aside(conn), task: cause})
     conn.execute(
         update(draws).where(draws.c.task_id == task, draws.c.state == "queued").values(state=ASIDE)
     )

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from tradewind.ledger import audit_gradients, audit_lineage, audit_prompts, audit_rollouts
 from tradewind.ledger.database import Database
 from tradewind.ledger.groups import Compose
-from tradewind.ledger.run import read_meta
+from tradewind.ledger.rows import read_meta
 from tradewind.types.record import Record
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, func, select
 
-from tradewind.ledger.draws import permutation
+from tradewind.ledger.draws import permutation, training_tasks
 from tradewind.ledger.run import run_seed
 from tradewind.ledger.tables import draws, groups, rollouts, tasks
 from tradewind.types.group import GroupState, Purpose
@@ -40,9 +40,8 @@ def accounted(conn: Connection) -> Iterator[str]:
 
 
 def _order(conn: Connection) -> Iterator[str]:
-    in_training = select(tasks.c.task_id).where(tasks.c.split == Split.TRAIN.value)
-    order = list(conn.execute(in_training.order_by(tasks.c.position)).scalars())
-    seed, n = run_seed(conn), len(order)
+    found = training_tasks(conn)
+    seed, n, kinds = run_seed(conn), len(found), tuple(kind for _, kind in found)
     held_out = set(
         conn.execute(select(tasks.c.task_id).where(tasks.c.split != Split.TRAIN.value)).scalars()
     )
@@ -52,7 +51,7 @@ def _order(conn: Connection) -> Iterator[str]:
             return
         if row.task_id in held_out:
             yield f"draw {expected} took {row.task_id}, a held-out task"
-        elif row.task_id != order[permutation(seed, expected // n, n)[expected % n]]:
+        elif row.task_id != found[permutation(seed, expected // n, kinds)[expected % n]][0]:
             yield f"draw {expected} took task {row.task_id}, not the one the seed puts there"
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from tradewind.ledger.database import LEDGER, Database
 from tradewind.ledger.payloads import Kept, name_of
-from tradewind.ledger.run import read_meta
+from tradewind.ledger.rows import read_meta
 from tradewind.ledger.tables import turns
 from tradewind.types.errors import UserError
 from tradewind.types.record import Record

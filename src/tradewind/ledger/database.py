@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -22,20 +22,17 @@ from sqlalchemy import (
     Connection,
     Engine,
     Row,
-    Table,
     create_engine,
     event,
-    insert,
     inspect,
-    select,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from tradewind.ledger import tables
 from tradewind.ledger.payloads import Payloads
+from tradewind.ledger.rows import insert_new, read_meta
 from tradewind.types.errors import LedgerAway, Stalled, UserError
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
@@ -121,6 +118,12 @@ class Database:
         """Close every connection."""
         self._engine.dispose()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A snapshot: all that is read in it belongs together."""
@@ -193,7 +196,7 @@ class Database:
         """Where the tokens of turns lie; raises `UserError` if nobody said where."""
         if self._payloads is None:
             with self.read() as conn:
-                place, ledger = _value(conn, PAYLOADS), _value(conn, LEDGER)
+                place, ledger = read_meta(conn, PAYLOADS), read_meta(conn, LEDGER)
             self._payloads = Payloads.open(self._payloads_url(place), ledger)
         return self._payloads
 
@@ -212,7 +215,7 @@ class Database:
     def _keep_payloads_in(self, bucket: str) -> None:
         with self.write() as conn:
             insert_new(conn, tables.run, {"key": PAYLOADS, "value": bucket})
-            known = _value(conn, PAYLOADS)
+            known = read_meta(conn, PAYLOADS)
         if known != bucket:
             raise UserError(
                 f"this ledger keeps its token payloads in {known}",
@@ -284,31 +287,8 @@ def _stalled(owner: str) -> Stalled:
 def _schema(conn: Connection) -> int | None:
     if not inspect(conn).has_table(tables.run.name):
         return None
-    found: int | None = _value(conn, "schema")
+    found: int | None = read_meta(conn, "schema")
     return found
-
-
-def _value(conn: Connection, key: str) -> Any:
-    found = select(tables.run.c.value).where(tables.run.c.key == key)
-    return conn.execute(found).scalar_one_or_none()
-
-
-def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> bool:
-    """Insert a row unless its key is taken; whether it was inserted."""
-    if conn.dialect.name == "postgresql":
-        # Its driver does not count the rows of such an insert, so the row says that it is there.
-        key = next(iter(table.primary_key.columns))
-        made = postgresql.insert(table).values(values).on_conflict_do_nothing().returning(key)
-        return conn.execute(made).first() is not None
-    result = conn.execute(sqlite.insert(table).values(values).on_conflict_do_nothing())
-    return result.rowcount == 1
-
-
-def put(conn: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Set the row with this primary key to these values, whether or not it exists."""
-    matches = [table.c[name] == value for name, value in key.items()]
-    if conn.execute(table.update().where(*matches).values(values)).rowcount == 0:
-        conn.execute(insert(table).values({**key, **values}))
 
 
 def _address(url: str | Path) -> str:

@@ -1,9 +1,9 @@
 """Which task comes next: a seeded permutation per epoch; rejected draws come back (promise R7).
 
 Draw `d` of a run with N training tasks is position `d mod N` of the permutation of epoch
-`d // N`. A draw is `open` while a group works on it, `queued` after that group was rejected,
-`consumed` in the end. Queued draws go first, so that no prompt is skipped. A draw of a task that is
-set aside (`aside.py`) rests as `aside`.
+`d // N`, in which each kind of task is spread evenly. A draw is `open` while a group works on it,
+`queued` after that group was rejected, `consumed` in the end. Queued draws go first, so that no
+prompt is skipped. A draw of a task that is set aside (`aside.py`) rests as `aside`.
 
 A draw whose rollouts keep coming back null would take the same slot for ever. From its second
 rejection in a row on, 1, 3, 7, ... fresh draws are opened before it is tried again.
@@ -12,6 +12,7 @@ rejection in a row on, 1, 3, 7, ... fresh draws are opened before it is tried ag
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -76,16 +77,29 @@ def queue_again(conn: Connection, draw: int, *, wait: bool) -> None:
     )
 
 
-def permutation(seed: int, epoch: int, n: int) -> tuple[int, ...]:
-    """The order in which the `n` training tasks are drawn in `epoch`."""
-    return _permutation(seed, epoch, n)
+def permutation(seed: int, epoch: int, kinds: Sequence[str]) -> tuple[int, ...]:
+    """The order in which the training tasks are drawn in `epoch`; `kinds` has the kind of each.
+
+    Random, but the m tasks of a kind lie one in each m-th part of an epoch, so any draws hold
+    each kind by its share, give or take two. Left to chance, a short run hardly practises some
+    kinds (3 of 64 draws where 6 are due), and the seed decides what is learned.
+    """
+    return _permutation(seed, epoch, tuple(kinds))
 
 
 @lru_cache(maxsize=8)
-def _permutation(seed: int, epoch: int, n: int) -> tuple[int, ...]:
-    order = list(range(n))
-    random.Random(f"draws {seed} {epoch}").shuffle(order)
-    return tuple(order)
+def _permutation(seed: int, epoch: int, kinds: tuple[str, ...]) -> tuple[int, ...]:
+    draw = random.Random(f"draws {seed} {epoch}")
+    order = list(range(len(kinds)))
+    draw.shuffle(order)
+    of_kind: dict[str, list[int]] = {}
+    for place in order:
+        of_kind.setdefault(kinds[place], []).append(place)
+    at: dict[int, float] = {}
+    for places in of_kind.values():
+        offset = draw.random()
+        at |= {place: (n + offset) / len(places) for n, place in enumerate(places)}
+    return tuple(sorted(order, key=at.__getitem__))
 
 
 def _training_tasks(conn: Connection) -> int:
@@ -96,12 +110,12 @@ def _training_tasks(conn: Connection) -> int:
 
 
 def _task_of_draw(conn: Connection, draw: int, n: int) -> str:
-    place = permutation(run_seed(conn), draw // n, n)[draw % n]
-    task_id: str = conn.execute(
-        select(tasks.c.task_id)
-        .where(_IN_TRAINING)
-        .order_by(tasks.c.position)
-        .offset(place)
-        .limit(1)
-    ).scalar_one()
-    return task_id
+    found = training_tasks(conn)
+    kinds = [kind for _, kind in found]
+    return found[permutation(run_seed(conn), draw // n, kinds)[draw % n]][0]
+
+
+def training_tasks(conn: Connection) -> list[tuple[str, str]]:
+    """(id, kind) of every training task, in the order in which they were added."""
+    query = select(tasks.c.task_id, tasks.c.kind).where(_IN_TRAINING).order_by(tasks.c.position)
+    return [(row.task_id, row.kind) for row in conn.execute(query)]

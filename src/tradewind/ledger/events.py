@@ -6,7 +6,8 @@ import time
 
 from sqlalchemy import Connection, insert, select
 
-from tradewind.ledger.database import Database, put
+from tradewind.ledger.database import Database
+from tradewind.ledger.rows import put
 from tradewind.ledger.tables import beats, events
 from tradewind.types.beat import Beat, Event
 

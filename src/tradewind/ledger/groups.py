@@ -20,7 +20,7 @@ from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.draws import next_draw, queue_again
 from tradewind.ledger.events import note
 from tradewind.ledger.rollouts import LIVE, PRIORITY, cancel_rollouts
-from tradewind.ledger.scores import scores_of_group
+from tradewind.ledger.scores import mark_nulls, scores_of_group
 from tradewind.ledger.short import goes_on, last_of, null_causes, short_of_rollouts, shrink
 from tradewind.ledger.tables import credits, groups, rollouts, turns, versions
 from tradewind.ledger.trust import factors_of
@@ -134,11 +134,13 @@ class Groups(Database):
         trust: Mapping[tuple[str, str], float] | None = None,
         max_caught: int = 3,
     ) -> list[GroupId]:
-        """Close each open group whose `size` rollouts all have a reward; write its credit.
+        """Close each open group in which `size` rollouts have a reward; write its credit.
 
         An evaluation group becomes EVALUATED; a training group CLOSED, for the trainer. Each group
         closes in one transaction with its credit, so a closed group never lacks it. `trust` is the
-        factor of each judge by signal and version (`factors_by_version`). A group that may
+        factor of each judge by signal and version (`factors_by_version`). It decides which rollouts
+        are null, too, whatever a grader took them for: a group may so have more rollouts than it
+        was opened with, or lack some and stay open. A group that may
         not be trained (`Composed.rejected`) is rejected, and its task queued again; a task with
         `max_caught` groups that a tripwire caught is set aside (`aside.py`).
         """
@@ -168,16 +170,19 @@ class Groups(Database):
             trust = factors_of(graded.values(), make.trust)
             composed = make.compose(data, list(graded.values()), trust)
             rewards, evaluated = composed.rewards, row.purpose == Purpose.EVAL.value
+            rewarded = sum(reward is not None for reward in rewards)
             # Who is caught in an evaluation has failed it; nothing of it would be trained anyway.
             if composed.rejected and not (evaluated and rewards):
                 _reject_composed(conn, row, composed, make.max_caught)
                 return False
-            assert sum(reward is not None for reward in rewards) == row.size, (group, rewards)
+            mark_nulls(conn, dict(zip(graded, (reward is None for reward in rewards), strict=True)))
+            if rewarded < row.size:  # a judge has weight again that did not answer: `refill`
+                return False
             credit = make.advantages(rewards, composed.resolution)
             _write_credits(conn, list(graded), rewards, credit)
             state = GroupState.EVALUATED if evaluated else GroupState.CLOSED
             notes = {"factors": composed.factors, "left_out": composed.left_out}
-            _set_state(conn, group, state, closed_at=time.time(), **notes)
+            _set_state(conn, group, state, closed_at=time.time(), size=rewarded, **notes)
         return True
 
 

@@ -3,9 +3,10 @@
     run         create_run, add_tasks, request_eval      run.py, evals.py
     controller  open, refill, close, lease, finish       groups.py, draws.py, rollouts.py, pools.py
                 tenants and their quotas, nulls by task  tenants.py, nulls.py
-                what alarms look at, pauses              windows.py
+                what alarms look at, pauses              windows.py, pauses.py
                 tasks that are set aside                 aside.py
     gateway     session, intent, completion              turns.py
+                what users waited for                    user_chats.py
     grader      claim_finished, write_scores             scores.py
     rewards     stored groups, scores they got later     stored.py
                 which composition is in use              compositions.py
@@ -29,6 +30,7 @@ from tradewind.ledger.evals import Evals
 from tradewind.ledger.events import Observations
 from tradewind.ledger.groups import Groups
 from tradewind.ledger.nulls import Nulls
+from tradewind.ledger.pauses import Pauses
 from tradewind.ledger.pools import Pools
 from tradewind.ledger.rollouts import Rollouts
 from tradewind.ledger.run import RunRecords
@@ -39,6 +41,7 @@ from tradewind.ledger.stored import Stored
 from tradewind.ledger.tenants import Tenants
 from tradewind.ledger.trust import Trust
 from tradewind.ledger.turns import Turns
+from tradewind.ledger.user_chats import UserChats
 from tradewind.ledger.windows import Windows
 
 
@@ -48,6 +51,7 @@ class Ledger(
     Rollouts,
     Tenants,
     Turns,
+    UserChats,
     Compositions,
     Scores,
     Stored,
@@ -60,6 +64,7 @@ class Ledger(
     Aside,
     Trust,
     Windows,
+    Pauses,
     Audit,
     Collection,
 ):

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from tradewind.ledger.database import Database, insert_new, put
+from tradewind.ledger.database import Database
+from tradewind.ledger.rows import insert_new, put
 from tradewind.ledger.tables import attestations, beats, pools
 from tradewind.types.weights import Attestation, PoolReport
 

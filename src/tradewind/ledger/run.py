@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
-from tradewind.ledger.database import Database, put
-from tradewind.ledger.tables import draws, run, tasks
+from tradewind.ledger.database import Database
+from tradewind.ledger.rows import read_meta, write_meta
+from tradewind.ledger.tables import draws, tasks
 from tradewind.types.errors import Conflict
 from tradewind.types.record import Json
 from tradewind.types.task import Split, Task
@@ -27,7 +28,7 @@ class RunRecords(Database):
                 known = read_meta(conn, key)
                 if known is not None and known != value:
                     raise Conflict(f"this run was created with {key} = {known!r}, not {value!r}")
-                put(conn, run, {"key": key}, {"value": value})
+                write_meta(conn, key, value)
 
     def meta(self, key: str, default: Any = None) -> Any:
         """One value that `create_run` or `set_meta` wrote."""
@@ -38,7 +39,7 @@ class RunRecords(Database):
     def set_meta(self, key: str, value: Any) -> None:
         """Write a value that may change during the run, such as `training_open`."""
         with self.write() as conn:
-            put(conn, run, {"key": key}, {"value": value})
+            write_meta(conn, key, value)
 
     def add_tasks(self, new: Iterable[Task]) -> int:
         """Add tasks in their order; how many were new.
@@ -92,8 +93,3 @@ def run_seed(conn: Connection) -> int:
 
 def _all_tasks(conn: Connection) -> list[Task]:
     return [task_of(row) for row in conn.execute(select(tasks).order_by(tasks.c.position))]
-
-
-def read_meta(conn: Connection, key: str) -> Any:
-    """One value of the run table; None if nobody wrote it."""
-    return conn.execute(select(run.c.value).where(run.c.key == key)).scalar_one_or_none()

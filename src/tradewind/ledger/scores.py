@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, insert, or_, select, update
@@ -110,7 +110,8 @@ class Scores(Database):
     ) -> bool:
         """Write the rollout's scores; it is graded from here on.
 
-        `null` says whether it has no reward; by default exactly if one of the scores is null.
+        `null` says whether it has no reward, as far as is known before its group closes; by
+        default exactly if one of the scores is null.
 
         Repeating does nothing and returns False: the first verdict stands (a grader that was
         thought dead may come late). False too if its group was given up meanwhile.
@@ -152,6 +153,21 @@ def grade(
     )
 
 
+def mark_nulls(conn: Connection, nulls: Mapping[RolloutId, bool]) -> None:
+    """Which of these graded rollouts are null, from here on."""
+    for null in (False, True):
+        conn.execute(
+            update(rollouts)
+            .where(
+                rollouts.c.rollout_id.in_(
+                    [name for name, is_null in nulls.items() if is_null == null]
+                )
+            )
+            .where(rollouts.c.null != int(null))
+            .values(null=int(null))
+        )
+
+
 def scores_of_group(conn: Connection, group: GroupId) -> dict[RolloutId, tuple[Score, ...]]:
     """Scores of each graded rollout of a group, rollouts in the order of their index."""
     found: dict[RolloutId, tuple[Score, ...]] = {}
@@ -177,15 +193,20 @@ def _claim(conn: Connection, row: AnyRow, owner: str, until: float) -> FinishedR
     return FinishedRollout(
         rollout_id=row.rollout_id,
         task=read_task(conn, row.task_id),
-        outcome=Outcome(
-            status=OutcomeStatus(ended.status),
-            artefacts=ended.reported["artefacts"],
-            detail=ended.detail,
-            environment=ended.reported.get("environment"),
-        ),
+        outcome=outcome_of(ended),
         composition=composition,
         claims=row.grader_claims + 1,
         put_off=row.put_off,
+    )
+
+
+def outcome_of(row: AnyRow) -> Outcome:
+    """A row of `outcomes` as a record, with the status and detail as they count."""
+    return Outcome(
+        status=OutcomeStatus(row.status),
+        artefacts=row.reported["artefacts"],
+        detail=row.detail,
+        environment=row.reported.get("environment"),
     )
 
 

@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from tradewind.ledger.database import AnyRow, Database, put
+from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.groups import group_of_row, reject, sampled_versions
 from tradewind.ledger.payloads import LostPayload, Payloads
+from tradewind.ledger.rows import put
 from tradewind.ledger.run import read_task
 from tradewind.ledger.scores import scores_of_group
 from tradewind.ledger.tables import (
@@ -125,11 +126,7 @@ class Steps(Database):
             if step.step != expected:
                 raise Conflict(f"the next step is {expected}, not {step.step}")
             _insert_version(conn, version)
-            conn.execute(
-                insert(steps).values(
-                    **step.model_dump(exclude={"group_ids"}),
-                )
-            )
+            conn.execute(insert(steps).values(**step.model_dump(exclude={"group_ids"})))
             for position, group in enumerate(step.group_ids):
                 _consume(conn, group, step.step, position)
 
@@ -164,6 +161,11 @@ class Steps(Database):
         query = select(steps.c.version).where(steps.c.committed_at > at).order_by(steps.c.step)
         with self.read() as conn:
             return list(conn.execute(query).scalars())
+
+    def version(self, number: int) -> WeightVersion | None:
+        """One committed version; None if there is none of that number."""
+        with self.read() as conn:
+            return _version_of(conn, number)
 
     def versions(self) -> list[WeightVersion]:
         """All committed versions, oldest first."""

@@ -15,7 +15,7 @@ from sqlalchemy import Select, func, insert, select
 from tradewind.ledger.compositions import composition_data
 from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.run import task_of
-from tradewind.ledger.scores import scores_of_group
+from tradewind.ledger.scores import outcome_of, scores_of_group
 from tradewind.ledger.tables import (
     credits,
     groups,
@@ -27,7 +27,7 @@ from tradewind.ledger.tables import (
 )
 from tradewind.types.group import Purpose
 from tradewind.types.ids import GroupId, RolloutId
-from tradewind.types.outcome import Outcome, OutcomeStatus
+from tradewind.types.outcome import Outcome
 from tradewind.types.record import Json
 from tradewind.types.score import Score
 from tradewind.types.task import Task
@@ -83,7 +83,7 @@ class Stored(Database):
         with self.read() as conn:
             names = list(conn.execute(query).scalars())
         for name in names:
-            found = self._stored_group(name)
+            found = self.stored_group(name)
             if found.rollouts:
                 yield found
 
@@ -121,7 +121,8 @@ class Stored(Database):
             rows = conn.execute(query.order_by(rescored.c.rollout_id)).all()
         return version, [_rescored_of(row) for row in rows]
 
-    def _stored_group(self, group: GroupId) -> StoredGroup:
+    def stored_group(self, group: GroupId) -> StoredGroup:
+        """One group with its graded rollouts; there must be such a group."""
         with self.read() as conn:
             row = conn.execute(
                 select(groups, *(tasks.c[name] for name in _TASK))
@@ -137,7 +138,10 @@ class Stored(Database):
             purpose=Purpose(row.purpose),
             composition=data,
             factors=row.factors or {},
-            rollouts=tuple(_stored_of(found, scores[found.rollout_id]) for found in ended),
+            rollouts=tuple(
+                StoredRollout(end.rollout_id, outcome_of(end), scores[end.rollout_id], end.reward)
+                for end in ended
+            ),
         )
 
 
@@ -159,16 +163,6 @@ def _ended(group: GroupId) -> Select[*tuple[object, ...]]:
         .where(rollouts.c.group_id == group, rollouts.c.state == "graded")
         .order_by(rollouts.c.idx)
     )
-
-
-def _stored_of(row: AnyRow, scores: tuple[Score, ...]) -> StoredRollout:
-    outcome = Outcome(
-        status=OutcomeStatus(row.status),
-        artefacts=row.reported["artefacts"],
-        detail=row.detail,
-        environment=row.reported.get("environment"),
-    )
-    return StoredRollout(row.rollout_id, outcome, scores, row.reward)
 
 
 def _rescored_of(row: AnyRow) -> Rescored:

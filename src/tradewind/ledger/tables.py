@@ -34,7 +34,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = 7
+SCHEMA = 8
 """Raised with every incompatible change; a ledger of another schema is refused."""
 
 metadata = MetaData()

@@ -8,8 +8,9 @@ from itertools import chain
 
 from sqlalchemy import Connection, Select, func, insert, select, update
 
-from tradewind.ledger.database import AnyRow, Database, insert_new, put
+from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.events import note
+from tradewind.ledger.rows import insert_new, put
 from tradewind.ledger.tables import (
     groups,
     judges,
@@ -202,6 +203,18 @@ class Trust(Database):
             )
             for row in reversed(rows)
         ]
+
+    def first_judged(self, signal: str, version: str, n: int) -> list[tuple[RolloutId, float]]:
+        """The first `n` rollouts to which one judge gave a verdict, and the verdict."""
+        query = (
+            select(scores.c.rollout_id, scores.c.value)
+            .where(scores.c.source == signal, scores.c.source_version == version)
+            .where(scores.c.value.is_not(None))
+            .order_by(scores.c.at, scores.c.rollout_id)
+            .limit(n)
+        )
+        with self.read() as conn:
+            return [(row.rollout_id, row.value) for row in conn.execute(query)]
 
 
 def factors_of(

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, exists, func, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, func, select, update
 
-from tradewind.ledger.database import AnyRow, Database, insert_new
+from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.events import note
 from tradewind.ledger.payloads import LostPayload, Payloads
 from tradewind.ledger.rollouts import renew
+from tradewind.ledger.rows import insert_new
 from tradewind.ledger.run import run_seed
-from tradewind.ledger.tables import groups, keys, rollouts, turns, user_chats
+from tradewind.ledger.tables import groups, keys, rollouts, turns
 from tradewind.types.errors import Conflict, ParentLost
 from tradewind.types.group import Purpose
 from tradewind.types.ids import GroupId, RolloutId, TurnId
-from tradewind.types.record import Record
 from tradewind.types.turn import Turn, TurnState
 
 
@@ -46,7 +46,6 @@ class Session:
     """Its budget is used up, and the agent was told so."""
 
 
-USER_LEFT = "the user left"
 _OF_THE_REQUEST = {"prompt_ids", "messages", "tools"}
 """Fields that are large and stay as at the intent; an answer's payload repeats the others."""
 
@@ -60,23 +59,6 @@ _FINISH_AFTER = _FINISH.where(
     exists().where(_BEFORE.c.turn_id == bindparam("after"), _BEFORE.c.state == TurnState.DONE.value)
 )
 _DELIVER = update(turns).where(turns.c.turn_id == bindparam("of")).values(delivered=True)
-
-
-class UserChat(Record):
-    """One request of a product user; its content is not kept."""
-
-    request_id: str
-    started_at: float
-    """Unix seconds."""
-    ttft_s: float | None
-    """Seconds to the first token; None if none came."""
-    seconds: float
-    tokens: int
-    """Generated."""
-    version: int | None
-    pool: str | None
-    error: str | None = None
-    """Why it did not end well; `USER_LEFT` if the user went away before the end."""
 
 
 class Turns(Database):
@@ -204,18 +186,6 @@ class Turns(Database):
                     .order_by(turns.c.started_at)
                 ).scalars()
             )
-
-    def record_user_chat(self, chat: UserChat) -> None:
-        """Append one request of a product user."""
-        with self.write() as conn:
-            conn.execute(insert(user_chats).values(chat.model_dump()))
-
-    def user_chats(self, since: float = 0.0) -> list[UserChat]:
-        """Requests of product users that began at or after `since`, oldest first."""
-        query = select(user_chats).where(user_chats.c.started_at >= since)
-        with self.read() as conn:
-            rows = conn.execute(query.order_by(user_chats.c.started_at)).mappings()
-            return [UserChat(**row) for row in rows]
 
 
 def check_completion(turn: Turn) -> None:

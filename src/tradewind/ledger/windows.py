@@ -1,4 +1,4 @@
-"""The newest groups and verdicts, as alarms look at them; and whether training is paused."""
+"""The newest groups and verdicts, as alarms look at them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Select, func, select
 
-from tradewind.ledger.database import AnyRow, Database, put
-from tradewind.ledger.events import note
+from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.rollouts import PRIORITY
-from tradewind.ledger.run import read_meta
-from tradewind.ledger.tables import credits, groups, outcomes, rollouts, run, scores, turns
+from tradewind.ledger.tables import credits, groups, outcomes, rollouts, scores, turns
 from tradewind.types.group import GroupState, Purpose
 from tradewind.types.ids import GroupId, RolloutId
 from tradewind.types.outcome import OutcomeStatus
 from tradewind.types.record import Json
-from tradewind.types.trust import Pause
-from tradewind.types.weights import PoolOrder
-
-PAUSED, RESUMED = "training_paused", "training_resumed_at"
-ORDER = "pool_order"
-"""Keys of the run table."""
 
 
 @dataclass(frozen=True)
@@ -177,70 +169,6 @@ class Windows(Database):
             )
             tokens = {bool(row.delivered): int(row.tokens or 0) for row in rows}
         return Delivery(sum(tokens.values()), tokens.get(True, 0))
-
-    def pause_training(self, pause: Pause) -> bool:
-        """Stop opening and leasing training groups; False if it is paused already.
-
-        A pause that sends the pools back, further than the one that is there, takes its place. The
-        order to the pools is written in the same transaction.
-        """
-        with self.write() as conn:
-            known = read_meta(conn, PAUSED)
-            if known and not _further(pause, Pause.model_validate(known)):
-                return False
-            put(conn, run, {"key": PAUSED}, {"value": pause.model_dump(mode="json")})
-            note(conn, "training.paused", pause.alarm, pause.cause)
-            if pause.pools is not None:
-                _order(conn, pause.pools)
-                note(conn, "pools.sent_back", pause.alarm, f"to version {pause.pools}")
-        return True
-
-    def resume_training(self, now: float, who: str) -> Pause | None:
-        """Let training go on; what it was paused for, or None if it was not.
-
-        Alarms look only at what comes after `now`. Pools that were sent back follow the newest
-        version again.
-        """
-        with self.write() as conn:
-            known = read_meta(conn, PAUSED)
-            if not known:
-                return None
-            put(conn, run, {"key": PAUSED}, {"value": {}})
-            put(conn, run, {"key": RESUMED}, {"value": now})
-            pause = Pause.model_validate(known)
-            note(conn, "training.resumed", pause.alarm, f"by {who}")
-            if pause.pools is not None:
-                _order(conn, None)
-        return pause
-
-    def pool_order(self) -> PoolOrder | None:
-        """Where pools were last sent by an alarm or its end; None if none ever was."""
-        with self.read() as conn:
-            known = read_meta(conn, ORDER)
-        return None if known is None else PoolOrder.model_validate(known)
-
-    def paused(self) -> Pause | None:
-        """Why training is paused, if it is."""
-        with self.read() as conn:
-            known = read_meta(conn, PAUSED)
-        return Pause.model_validate(known) if known else None
-
-    def resumed_at(self) -> float:
-        """When a person last let training go on; 0 if nobody had to."""
-        with self.read() as conn:
-            return float(read_meta(conn, RESUMED) or 0.0)
-
-
-def _further(pause: Pause, known: Pause) -> bool:
-    """Whether a pause sends pools back further than the one that is there."""
-    return pause.pools is not None and (known.pools is None or pause.pools < known.pools)
-
-
-def _order(conn: Connection, version: int | None) -> None:
-    before = read_meta(conn, ORDER)
-    number = 1 if before is None else PoolOrder.model_validate(before).number + 1
-    value = PoolOrder(number=number, version=version).model_dump(mode="json")
-    put(conn, run, {"key": ORDER}, {"value": value})
 
 
 def _watched(rollout: RolloutId, reward: float, evidence: Json) -> WatchedRollout:

@@ -33,6 +33,7 @@ from pathlib import Path
 
 import uvicorn
 
+from tradewind.http.listening import listen, quiet
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import Engine
 from tradewind.pool.gate import Gate
@@ -65,7 +66,12 @@ def serve(
     """
     key, bucket, folder = _essentials(config, workspace)
     base_state_id = state_id(read_folder(folder))
-    with _listen(config.host, config.port) as listener:
+    with listen(
+        config.host,
+        config.port,
+        what="the pool",
+        fix="end the process that uses this port, or give --port 0 for a free one",
+    ) as listener:
         gate = Gate((open_engine or ENGINES[config.engine])(config, folder))
         port = listener.getsockname()[1]
         url = config.url or f"http://{_host_of(config.host)}:{port}"
@@ -115,16 +121,7 @@ class Server(uvicorn.Server):
     """Ends the engine before it waits for open streams, so that they end too."""
 
     def __init__(self, routes: PoolServer, engine: Gate) -> None:
-        super().__init__(
-            uvicorn.Config(
-                routes.app(),
-                log_level="warning",
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=GRACE_S,
-                timeout_keep_alive=75,
-            )
-        )
+        super().__init__(quiet(routes.app(), GRACE_S))
         self.stop = threading.Event()
         self._routes, self._engine = routes, engine
 
@@ -234,23 +231,6 @@ def _receiver_thread(
 
 def _thread(name: str, run: Callable[[], None]) -> threading.Thread:
     return threading.Thread(target=run, name=name, daemon=True)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see the controller's
-    try:
-        listener.bind((host, port))
-        listener.listen()  # from here on clients wait instead of failing
-    except OSError as error:
-        listener.close()
-        raise UserError(
-            f"the pool cannot listen ({error.strerror})",
-            value=f"{host}:{port}",
-            fix="stop what uses the port, or give --port 0 for a free one",
-        ) from error
-    return listener
 
 
 def _host_of(host: str) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 from collections.abc import AsyncIterator
 
 from pydantic import ValidationError
@@ -22,6 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tradewind.http.requests import TooLarge, bears, read_body
 from tradewind.pool.gate import Gate
 from tradewind.pool.status import PoolStatus
 from tradewind.types import FinishReason, GenerateChunk, GenerateRequest, GoTo, PoolState
@@ -35,8 +35,7 @@ class PoolServer:
     """The routes, over one engine behind its gate."""
 
     def __init__(self, engine: Gate, status: PoolStatus, key: str) -> None:
-        self._engine, self._status = engine, status
-        self._expected = f"Bearer {key}".encode()
+        self._engine, self._status, self._key = engine, status, key
         self.stopping = False
         """Set when the process ends: what is cut off then is the pool's fault, not a wish."""
 
@@ -53,35 +52,35 @@ class PoolServer:
 
     async def generate(self, request: Request) -> Response:
         """Streams the chunks of one request."""
-        if not self._allowed(request):
+        if not bears(request.headers, self._key):
             return _error(401, UNKNOWN_KEY)
         if self.stopping or self._status.state is PoolState.STARTING:
             return _error(503, "this pool does not serve yet, or any more")
         try:
-            wanted = GenerateRequest.model_validate_json(await _body(request))
+            wanted = await read_body(request, GenerateRequest, MAX_BODY)
         except ValidationError as error:
             first = error.errors()[0]
             return _error(422, f"not a generate request: {first['loc']}: {first['msg']}")
-        except OverflowError:
-            return _error(413, f"the request has more than {MAX_BODY} bytes")
+        except TooLarge as error:
+            return _error(413, str(error))
         except ClientDisconnect:
             return Response(status_code=400)
         return StreamingResponse(self._stream(wanted), media_type="application/x-ndjson")
 
     async def cancel(self, request: Request) -> Response:
         """Ends a request; one that is not there has ended already."""
-        if not self._allowed(request):
+        if not bears(request.headers, self._key):
             return _error(401, UNKNOWN_KEY)
         self._engine.cancel(request.path_params["request_id"])
         return Response(status_code=204)
 
     async def go_to(self, request: Request) -> Response:
         """Pins the pool to a version, or lets it follow again; the report says when it is there."""
-        if not self._allowed(request):
+        if not bears(request.headers, self._key):
             return _error(401, UNKNOWN_KEY)
         try:
-            wanted = GoTo.model_validate_json(await _body(request))
-        except (ValidationError, OverflowError):
+            wanted = await read_body(request, GoTo, MAX_BODY)
+        except (ValidationError, TooLarge):
             return _error(422, 'not a version. Fix: send {"version": 7}, or null for the newest')
         except ClientDisconnect:
             return Response(status_code=400)
@@ -121,20 +120,6 @@ class PoolServer:
                 update={"finish_reason": None, "error": "the pool was stopped"}
             )
         return chunk.model_dump_json() + "\n"
-
-    def _allowed(self, request: Request) -> bool:
-        given = request.headers.get("authorization", "").encode()
-        return hmac.compare_digest(given, self._expected)
-
-
-async def _body(request: Request) -> bytes:
-    """The request's body; raises OverflowError beyond MAX_BODY."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_BODY:
-            raise OverflowError
-    return bytes(body)
 
 
 def _error(status: int, sentence: str) -> JSONResponse:

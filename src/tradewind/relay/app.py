@@ -13,7 +13,6 @@ reached or holds something damaged. 503: busy for too long.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
@@ -23,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tradewind.http.requests import bears
 from tradewind.relay.mirror import Mirror
 from tradewind.relay.shelf import Shelf
 from tradewind.relay.upstream import Upstream
@@ -78,8 +78,7 @@ class Relay:
 
         @wraps(route)
         def answer(request: Request) -> Response:
-            given = request.headers.get("Authorization", "")
-            if not secrets.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
+            if not bears(request.headers, self._key):
                 return _error(401, "the relay key is missing or wrong")
             try:
                 return route(request)

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import uvicorn
 
+from tradewind.http.listening import listen, quiet
 from tradewind.relay.app import Relay
 from tradewind.relay.config import RelayConfig
 from tradewind.relay.mirror import Mirror
@@ -66,10 +67,15 @@ def serve(config: RelayConfig, on_ready: OnReady | None = None) -> None:
     shelf = Shelf.at(config.cache, config.cache_bytes)
     upstream = Upstream(Bucket.open(config.bucket), shelf, names_s=config.names_s)
     mirror = _mirror(config, upstream, shelf)
-    with _listen(config.host, config.port) as listener:
+    with listen(
+        config.host,
+        config.port,
+        what="the relay",
+        fix="end the process that uses this port, or give --port 0 for a free one",
+    ) as listener:
         host, port = listener.getsockname()[:2]
         log.info("the relay listens on http://%s:%d, before %s", host, port, config.bucket)
-        server = _server(Relay(upstream, shelf, mirror, key))
+        server = uvicorn.Server(quiet(Relay(upstream, shelf, mirror, key).app(), GRACE_S))
         if on_ready is not None:
             on_ready(f"http://{host}:{port}", lambda: setattr(server, "should_exit", True))
         _serve_with(server, mirror, listener)
@@ -99,19 +105,6 @@ def _mirror(config: RelayConfig, upstream: Upstream, shelf: Shelf) -> Mirror | N
         return None
     read_folder(folder)  # a folder that cannot be read is told at once
     return Mirror(upstream, shelf, config, lambda: State.of(0, read_folder(folder)))
-
-
-def _server(relay: Relay) -> uvicorn.Server:
-    return uvicorn.Server(
-        uvicorn.Config(
-            relay.app(),
-            log_level="warning",
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=GRACE_S,
-            timeout_keep_alive=75,
-        )
-    )
 
 
 def _serve_with(server: uvicorn.Server, mirror: Mirror | None, listener: socket.socket) -> None:
@@ -153,20 +146,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, help="folder of the base checkpoint")
     parser.add_argument("--cache", type=Path, help="folder for objects")
     return parser
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see the controller's
-    try:
-        listener.bind((host, port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise UserError(
-            f"the relay cannot listen ({error.strerror})",
-            value=f"{host}:{port}",
-            fix="stop what uses the port, or give --port 0 for a free one",
-        ) from error
-    return listener

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from tradewind.rewards.options import BoxOptions
-from tradewind.rewards.sandbox.box import INSIDE, Box, installed_packages
-from tradewind.rewards.sandbox.fair import GradersFault, fairly
+from tradewind.rewards.sandbox.box import Box
+from tradewind.rewards.sandbox.fair import fairly
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
-from tradewind.rewards.signal import VerifierFailed
+from tradewind.rewards.sandbox.view import INSIDE, installed_packages
 from tradewind.types.record import Json
 
 T = TypeVar("T")
@@ -53,14 +53,11 @@ class Boxed:
 
         Raises `PolicysFault` if it fails twice though `control` works, else `VerifierFailed`.
         """
-        try:
-            return fairly(
-                lambda seconds: self._once(attempt, seconds),
-                lambda: self._once(control, self._deadline),
-                self._deadline,
-            )
-        except GradersFault as error:
-            raise VerifierFailed(str(error)) from error
+        return fairly(
+            lambda seconds: self._once(attempt, seconds),
+            lambda: self._once(control, self._deadline),
+            self._deadline,
+        )
 
     def beside(self, attempt: Callable[[Ask], T]) -> T:
         """What `attempt` finds with a child of its own that serves another one's attempt.

@@ -47,28 +47,37 @@ def compose(
     return Composed(rewards=tuple(scores[0].value for scores in graded))
 
 
-def is_null(composition: Composition, scores: Sequence[Score]) -> bool:
+def is_null(
+    composition: Composition, scores: Sequence[Score], trust: Mapping[str, float] | None = None
+) -> bool:
     """Whether the rollout has no reward: a null that the formula cannot do without (promise R4).
 
-    A null of a monitor never matters, that of a weighted signal matters if its share of the
-    weights is above `SMALL_SHARE` and no gate has decided already. A score of a source that is no
-    signal (a lost lease) is a null of the whole rollout.
+    A null of a monitor never matters, nor does one of a judge without trust (None: every judge
+    counts, as the composition says). That of a weighted signal matters if its share of the weights
+    is above `SMALL_SHARE` and no gate has decided already. A score of a source that is no signal (a
+    lost lease) is a null of the whole rollout, and so is one of which nothing is known at all.
     """
     found = by_source(scores)
     if found.keys() - {signal.name for signal in composition.signals}:
         return True
-    closed = _closed(composition.with_role(Role.GATE), found)
-    whole = sum(abs(signal.weight) for signal in composition.with_role(Role.WEIGHTED))
-    for signal in composition.signals:
+    if all(score.value is None for score in scores):
+        return True
+    factors = _factors(composition, trust)
+    counts = [s for s in composition.signals if s.role is not Role.MONITOR and factors[s.name] > 0]
+    closed = _closed([s for s in counts if s.role is Role.GATE], found)
+    # Once a gate is closed, no judge is asked any more.
+    unasked = _closed(composition.with_role(Role.GATE), found)
+    shares = {s.name: abs(s.weight) * factors[s.name] for s in counts if s.role is Role.WEIGHTED}
+    whole = sum(shares.values())
+    for signal in counts:
         score = found.get(signal.name)
-        if signal.role is Role.MONITOR or (score is not None and score.value is not None):
+        if score is not None and score.value is not None:
+            continue
+        if score is None and signal.judged and unasked:
             continue
         if signal.role is not Role.WEIGHTED:
-            # Once a gate is closed, no judge is asked any more.
-            if score is None and closed and signal.judged:
-                continue
             return True
-        if not closed and abs(signal.weight) > SMALL_SHARE * whole:
+        if not closed and shares[signal.name] > SMALL_SHARE * whole:
             return True
     return False
 
@@ -81,15 +90,14 @@ def compose_group(
     `trust` is a factor in [0, 1] for each judged signal; one that is not named has 0: nobody has
     said yet that its judge can be believed.
     """
-    rollouts = [None if is_null(composition, scores) else by_source(scores) for scores in graded]
-    factors = {s.name: min(1.0, max(0.0, trust.get(s.name, 0.0))) for s in _judged(composition)}
+    known = _factors(composition, trust)
+    rollouts = [None if is_null(composition, s, known) else by_source(s) for s in graded]
+    factors = {s.name: known[s.name] for s in composition.signals if _is_weighed(s)}
     left_out = {name: "its judge is not trusted" for name, f in factors.items() if f == 0}
     gates = [gate for gate in composition.with_role(Role.GATE) if gate.name not in left_out]
     left_out |= _without_verdict(composition, gates, rollouts)
     signals = [signal for signal in composition.signals if signal.name not in left_out]
-    weights = {
-        s.name: s.weight * factors.get(s.name, 1.0) for s in signals if s.role is Role.WEIGHTED
-    }
+    weights = {s.name: s.weight * known[s.name] for s in signals if s.role is Role.WEIGHTED}
     gates = [signal for signal in signals if signal.role is Role.GATE]
     whole = math.fsum(w for w in weights.values() if w > 0)
     if whole == 0:
@@ -116,13 +124,12 @@ def compose_group(
 
 def nothing_left(composition: Composition, trust: Mapping[str, float]) -> bool:
     """Whether no weighted signal and no gate of the composition counts under these factors."""
-    counts = [
-        signal
+    factors = _factors(composition, trust)
+    return not any(
+        factors[signal.name] > 0
         for signal in composition.signals
         if signal.role is Role.GATE or (signal.role is Role.WEIGHTED and signal.weight > 0)
-        if not signal.judged or trust.get(signal.name, 0.0) > 0
-    ]
-    return not counts
+    )
 
 
 def _reward(signals: Sequence[SignalConfig], weights: Mapping[str, float], found: Scores) -> float:
@@ -174,8 +181,19 @@ def _caught(signals: Sequence[SignalConfig], rollouts: Sequence[Scores | None]) 
     return next((s for found in rollouts if found for s in _trips(signals, found)), None)
 
 
-def _judged(composition: Composition) -> list[SignalConfig]:
-    return [s for s in composition.signals if s.judged and s.role is not Role.MONITOR]
+def _is_weighed(signal: SignalConfig) -> bool:
+    """Whether the trust in its judge decides how much it counts."""
+    return signal.judged and signal.role is not Role.MONITOR
+
+
+def _factors(composition: Composition, trust: Mapping[str, float] | None) -> dict[str, float]:
+    """How far each signal counts, in [0, 1]; without `trust` every judge is believed."""
+    return {
+        s.name: min(1.0, max(0.0, trust.get(s.name, 0.0)))
+        if trust is not None and _is_weighed(s)
+        else 1.0
+        for s in composition.signals
+    }
 
 
 def _without_verdict(

@@ -49,7 +49,7 @@ class ForeignSignal:
         self._entry, self._deadline = entry, config.deadline_s
         ours = [Path(folder) for folder in sys.path if folder]
         self._process = KillableProcess(
-            Box(Level.L1, config.limits(), packages=ours),
+            Box(Level.L1, config.limits(), packages=ours, confined=False),
             Path(foreign_child.__file__),
             str(path.resolve()),
             attribute,
@@ -70,7 +70,10 @@ class ForeignSignal:
         try:
             return Verdict(value=answer["value"], cause=answer.get("cause"))
         except (KeyError, ValidationError) as error:
-            raise VerifierFailed(f"{self._entry} returned no verdict: {answer}") from error
+            what = f"{answer.get('value', answer)!r:.80}"
+            raise VerifierFailed(
+                f"{self._entry} returned {what}; a verdict is a finite number, or None and a cause"
+            ) from error
 
     def check(self, task: Task) -> str | None:
         """What the object's `check` says, if it has one."""
@@ -103,7 +106,8 @@ class ForeignSignal:
         try:
             answer = self._process.ask(question, self._deadline)
         except NoAnswer as error:
-            raise VerifierFailed(f"{self._entry}: {error}") from error
+            late = f"it gave no answer within {self._deadline:g} s (`deadline_s` of its options)"
+            raise VerifierFailed(f"{self._entry}: {late if error.timed_out else error}") from error
         if "error" in answer:
             raise VerifierFailed(f"{self._entry}: {answer['error']}")
         return answer

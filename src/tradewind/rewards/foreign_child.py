@@ -41,8 +41,12 @@ def answer(verifier: Any, question: dict[str, Any]) -> dict[str, Any]:
     verdict = score(question["task"], question["outcome"])
     if isinstance(verdict, dict):
         return verdict
-    cause = None if verdict is not None else "the verifier gave no value"
-    return {"value": verdict if verdict is None else float(verdict), "cause": cause}
+    if verdict is None:
+        return {"value": None, "cause": "the verifier gave no value"}
+    try:
+        return {"value": float(verdict), "cause": None}
+    except (TypeError, ValueError):
+        raise ValueError(f"it returned {verdict!r:.80}, which is no number") from None
 
 
 def main() -> None:

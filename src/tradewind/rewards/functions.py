@@ -23,23 +23,20 @@ from pydantic import Field, field_validator, model_validator
 from tradewind.rewards.boxed import UNREADABLE, Ask, Boxed
 from tradewind.rewards.options import BoxOptions
 from tradewind.rewards.reference import (
-    BadReference,
     NumberReference,
     Reference,
     plain_value,
-    text_of,
 )
-from tradewind.rewards.sandbox.box import INSIDE, Box
-from tradewind.rewards.sandbox.fair import PolicysFault
+from tradewind.rewards.sandbox.box import Box
 from tradewind.rewards.sandbox.inside.plain import decode, encode
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.sandbox.same import same
+from tradewind.rewards.sandbox.view import INSIDE
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.rewards.tally import tally
-from tradewind.types.episode import Episode
+from tradewind.rewards.verifier import Verifier
 from tradewind.types.record import Json
-from tradewind.types.task import Task
 
 _CONTROL_TEST = {"test": "def check(candidate): pass", "entry": "control"}
 _CONTROL = {"code": "def control():\n    return 1", "entry": "control"}
@@ -95,46 +92,29 @@ class FunctionReference(NumberReference):
         return all(same(first, case.expected) for case in self.cases)
 
 
-class PythonFunction:
-    """Implements `Signal`."""
+class PythonFunction(Verifier[FunctionReference]):
+    """Runs the function in a box that is new for each candidate."""
 
     version = "2"
     kind = Kind.EXECUTABLE
-    needs_turns = False
+    reads = FunctionReference
 
     def __init__(self, options: FunctionOptions, level: Level | None = None) -> None:
         """Raises `UserError` if this machine cannot isolate as well as asked."""
+        super().__init__(options.artefact)
         self._options = options
         self._boxed = Boxed("python", options, "candidate.py", level)
-        self._asker = KillableProcess(Box(Level.L1, options.limits()), INSIDE / "asker.py")
+        self._asker = KillableProcess(Box(self._boxed.level, options.limits()), INSIDE / "asker.py")
 
-    def score(self, episode: Episode) -> Verdict:
+    def decide(self, answer: str, reference: FunctionReference) -> Verdict:
         """1.0 if every answer is right, else 0.0 (or the share, with `partial`)."""
-        code = text_of(episode.outcome, self._options.artefact)
-        if isinstance(code, Verdict):
-            return code
-        try:
-            reference = FunctionReference.of(episode.task)
-            return self._boxed.fairly(lambda ask: self._try(ask, code, reference), self._control)
-        except BadReference as error:
-            raise VerifierFailed(str(error)) from error
-        except PolicysFault as error:
-            return Verdict(value=0.0, cause=str(error))
+        return self._boxed.fairly(lambda ask: self._try(ask, answer, reference), self._control)
 
-    def check(self, task: Task) -> str | None:
-        """Whether the reference says what is right, and not the same for every input."""
-        try:
-            reference = FunctionReference.of(task)
-        except BadReference as error:
-            return str(error)
+    def doubt(self, reference: FunctionReference) -> str | None:
+        """Whether the same answer is right for every input."""
         if reference.guessable():
             return "every case expects the same answer, so that a constant would pass"
         return None
-
-    def oracle(self, task: Task) -> Json | None:
-        """The reference's solution, as an agent would report it."""
-        solution = task.reference.get("solution")
-        return None if solution is None else {self._options.artefact: solution}
 
     def close(self) -> None:
         """End the children."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
-from tradewind.rewards.options import ProcessOptions
-from tradewind.rewards.sandbox.box import INSIDE, Box, installed_packages
-from tradewind.rewards.sandbox.fair import GradersFault, fairly
-from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.options import ReaderOptions
+from tradewind.rewards.sandbox.box import Box
+from tradewind.rewards.sandbox.fair import fairly
+from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess
-from tradewind.rewards.signal import VerifierFailed
+from tradewind.rewards.sandbox.view import INSIDE, installed_packages
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
 
+_CACHES_MB = 16
+"""Some libraries do not import without a place for their caches."""
 _START_S = 60.0
 """Longest that the import of the library may take."""
 
@@ -26,14 +29,14 @@ class Library:
     def __init__(
         self,
         use: str,
-        options: ProcessOptions,
+        options: ReaderOptions,
         script: str,
         distribution: str,
         wanted: str | None = None,
     ) -> None:
         """`wanted` is what to install if it is not `distribution` itself.
 
-        Raises `UserError` if the library is not installed.
+        Raises `UserError` if the library is not installed, or the machine cannot isolate as asked.
         """
         if importlib.util.find_spec(distribution.replace("-", "_")) is None:
             raise UserError(
@@ -43,7 +46,9 @@ class Library:
             )
         self.version = importlib.metadata.version(distribution)
         """Of the library: another one may decide otherwise."""
-        box = Box(Level.L1, options.limits(), packages=installed_packages())
+        level = require(options.minimum, f"verifier {use!r}")
+        limits = replace(options.limits(), file_mb=_CACHES_MB)
+        box = Box(level, limits, packages=installed_packages())
         self._process = KillableProcess(box, Path(INSIDE, script))
         self._deadline = options.deadline_s
 
@@ -53,14 +58,11 @@ class Library:
         Raises `PolicysFault` if it is late or dies twice though the control works, and
         `VerifierFailed` if it does not.
         """
-        try:
-            return fairly(
-                lambda seconds: self._warm(control).ask(question, seconds),
-                lambda: self._process.ask(control, _START_S),
-                self._deadline,
-            )
-        except GradersFault as error:
-            raise VerifierFailed(str(error)) from error
+        return fairly(
+            lambda seconds: self._warm(control).ask(question, seconds),
+            lambda: self._process.ask(control, _START_S),
+            self._deadline,
+        )
 
     def _warm(self, control: Json) -> KillableProcess:
         """The child with its library imported, which takes longer than most answers."""

@@ -16,15 +16,13 @@ from typing import Any, Self
 
 from pydantic import field_validator, model_validator
 
-from tradewind.rewards.reference import BadReference, NumberReference, Reference
+from tradewind.rewards.reference import NumberReference, Reference
 from tradewind.rewards.sandbox.same import Tolerance, same
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Verdict
+from tradewind.rewards.verifier import NothingReported, Verifier
 from tradewind.types.config import Config
-from tradewind.types.episode import Episode
-from tradewind.types.record import Json
-from tradewind.types.task import Task
 
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?", re.ASCII)
+NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?", re.ASCII)
 _LONGEST = 1000
 """Characters of a number; Python itself refuses to read very long ones."""
 
@@ -71,38 +69,29 @@ class NumericReference(NumberReference):
         return value
 
 
-class Exact:
-    """Implements `Signal`."""
+class Exact(Verifier[ExactReference]):
+    """The answer is one of the accepted ones, and nothing else."""
 
     version = "1"
     kind = Kind.MATCH
-    needs_turns = False
+    reads = ExactReference
+    solution = "answer"
 
     def __init__(self, options: MatchOptions) -> None:
+        super().__init__(options.artefact)
         self._options = options
 
-    def score(self, episode: Episode) -> Verdict:
+    def reported(self, answer: Any) -> Any:
+        """Any value but none."""
+        if answer is None:
+            raise NothingReported(f"no {self.artefact!r} was reported")
+        return answer
+
+    def decide(self, answer: Any, reference: ExactReference) -> Verdict:
         """1.0 if the answer is one of the accepted ones, else 0.0."""
-        got = episode.outcome.artefacts.get(self._options.artefact)
-        if got is None:
-            return Verdict(value=0.0, cause=f"no {self._options.artefact!r} was reported")
-        try:
-            accepted = ExactReference.of(episode.task).all
-        except BadReference as error:
-            raise VerifierFailed(str(error)) from error
-        right = any(same(self._canonical(one), self._canonical(got)) for one in accepted)
+        accepted = map(self._canonical, reference.all)
+        right = any(same(one, self._canonical(answer)) for one in accepted)
         return Verdict(value=float(right), cause=None if right else "it is another answer")
-
-    def check(self, task: Task) -> str | None:
-        """Whether there is an answer."""
-        return ExactReference.fault(task)
-
-    def oracle(self, task: Task) -> Json | None:
-        """The answer itself."""
-        return {self._options.artefact: task.reference.get("answer")}
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def _canonical(self, value: Any) -> Any:
         if not isinstance(value, str):
@@ -110,44 +99,33 @@ class Exact:
         return value.strip().casefold() if self._options.fold_case else value.strip()
 
 
-class Numeric:
-    """Implements `Signal`."""
+class Numeric(Verifier[NumericReference]):
+    """The answer is a number within the task's tolerance."""
 
     version = "1"
     kind = Kind.MATCH
-    needs_turns = False
+    reads = NumericReference
+    solution = "answer"
 
     def __init__(self, options: MatchOptions) -> None:
-        self._options = options
+        super().__init__(options.artefact)
 
-    def score(self, episode: Episode) -> Verdict:
-        """1.0 if the answer is a number within the task's tolerance, else 0.0."""
-        got = read_number(episode.outcome.artefacts.get(self._options.artefact))
-        if got is None:
-            return Verdict(value=0.0, cause=f"{self._options.artefact!r} is no finite number")
-        try:
-            reference = NumericReference.of(episode.task)
-        except BadReference as error:
-            raise VerifierFailed(str(error)) from error
-        near = reference.tolerance
-        right = same(reference.answer, got, near) if near.any else _equal(reference.answer, got)
-        return Verdict(value=float(right), cause=None if right else "it is another number")
+    def reported(self, answer: Any) -> Any:
+        """A finite number, however it is written."""
+        if (number := read_number(answer)) is None:
+            raise NothingReported(f"{self.artefact!r} is no finite number")
+        return number
 
-    def check(self, task: Task) -> str | None:
-        """Whether there is a finite answer."""
-        return NumericReference.fault(task)
-
-    def oracle(self, task: Task) -> Json | None:
-        """The answer itself."""
-        return {self._options.artefact: task.reference.get("answer")}
-
-    def close(self) -> None:
-        """Nothing is open."""
+    def decide(self, answer: float, reference: NumericReference) -> Verdict:
+        """1.0 if it is near enough, else 0.0."""
+        near, right = reference.tolerance, reference.answer
+        hit = same(right, answer, near) if near.any else _equal(right, answer)
+        return Verdict(value=float(hit), cause=None if hit else "it is another number")
 
 
 def read_number(value: Any) -> int | float | None:
     """A finite number, or a text that is nothing but one; None for anything else."""
-    if type(value) is str and len(value) <= _LONGEST and _NUMBER.fullmatch(value.strip()):
+    if type(value) is str and len(value) <= _LONGEST and NUMBER.fullmatch(value.strip()):
         text = value.strip()
         value = int(text) if text.lstrip("+-").isdigit() else float(text)
     if type(value) not in (int, float) or not _is_finite(value):

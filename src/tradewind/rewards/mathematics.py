@@ -8,21 +8,20 @@ The library math-verify reads both and compares them symbolically, in a child wi
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tradewind.rewards.library import Library
-from tradewind.rewards.options import ProcessOptions
-from tradewind.rewards.reference import text_of
-from tradewind.rewards.sandbox.fair import PolicysFault
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
-from tradewind.types.episode import Episode
+from tradewind.rewards.options import ReaderOptions
+from tradewind.rewards.reference import BadReference, Reference
+from tradewind.rewards.signal import Kind, Verdict
+from tradewind.rewards.verifier import Verifier
 from tradewind.types.record import Json
-from tradewind.types.task import Task
 
+_UNREADABLE = "its answer cannot be read as mathematics"
 _CONTROL: Json = {"gold": "$1$", "answer": "$1$"}
 
 
-class MathOptions(ProcessOptions):
+class MathOptions(ReaderOptions):
     """What `math` takes."""
 
     artefact: str = "answer"
@@ -31,51 +30,49 @@ class MathOptions(ProcessOptions):
     """An answer with more characters is wrong."""
 
 
-class Math:
-    """Implements `Signal`."""
+class MathReference(Reference):
+    """What `math` reads of a task's reference."""
+
+    answer: str
+
+    @field_validator("answer")
+    @classmethod
+    def _says_something(cls, answer: str) -> str:
+        if not answer.strip():
+            raise ValueError("it is empty")
+        return answer
+
+
+class Math(Verifier[MathReference]):
+    """Compares symbolically, in a child that lives on."""
 
     kind = Kind.MATCH
-    needs_turns = False
+    reads = MathReference
+    solution = "answer"
 
     def __init__(self, options: MathOptions) -> None:
         """Raises `UserError` if math-verify is not installed."""
-        self._options = options
+        super().__init__(options.artefact)
+        self._longest = options.longest
         self._library = Library(
             "math", options, "math_check.py", "math-verify", "'tradewind[verify]'"
         )
         self.version = f"1-math-verify-{self._library.version}"
 
-    def score(self, episode: Episode) -> Verdict:
+    def decide(self, answer: str, reference: MathReference) -> Verdict:
         """1.0 if the answer equals the known one, else 0.0."""
-        answer = text_of(episode.outcome, self._options.artefact)
-        if isinstance(answer, Verdict):
-            return answer
-        if len(answer) > self._options.longest:
-            return Verdict(value=0.0, cause=f"it has more than {self._options.longest} characters")
-        question = {"gold": str(episode.task.reference.get("answer")), "answer": answer}
-        try:
-            said = self._library.ask(question, _CONTROL)
-        except PolicysFault as error:
-            return Verdict(value=0.0, cause=str(error))
+        if len(answer) > self._longest:
+            return Verdict(value=0.0, cause=f"it has more than {self._longest} characters")
+        said = self._library.ask({"gold": reference.answer, "answer": answer}, _CONTROL)
         if not said["parsed"]:
-            raise VerifierFailed("the task's own answer cannot be read as mathematics")
+            raise BadReference(_UNREADABLE)
         right = said["same"] is True
         return Verdict(value=float(right), cause=None if right else "it is another answer")
 
-    def check(self, task: Task) -> str | None:
-        """Whether there is an answer that can be read."""
-        answer = task.reference.get("answer")
-        if not isinstance(answer, str) or not answer.strip():
-            return 'its reference has no "answer"'
-        try:
-            said = self._library.ask({"gold": answer, "answer": None}, _CONTROL)
-        except PolicysFault as error:
-            return f"its answer takes too long to read ({error})"
-        return None if said["parsed"] else "its answer cannot be read as mathematics"
-
-    def oracle(self, task: Task) -> Json | None:
-        """The answer itself."""
-        return {self._options.artefact: task.reference.get("answer")}
+    def doubt(self, reference: MathReference) -> str | None:
+        """Whether its answer can be read."""
+        said = self._library.ask({"gold": reference.answer, "answer": None}, _CONTROL)
+        return None if said["parsed"] else _UNREADABLE
 
     def close(self) -> None:
         """End the child."""

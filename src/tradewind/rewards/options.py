@@ -22,27 +22,34 @@ class ProcessOptions(Config):
     """The longest answer that is read from it."""
 
     def limits(self) -> Limits:
-        """As a box takes them."""
-        return Limits(memory_mb=self.memory_mb, answer_bytes=self.max_bytes)
+        """As a box takes them; libraries may start a thread for each core."""
+        return Limits(memory_mb=self.memory_mb, answer_bytes=self.max_bytes, processes=256)
 
 
-class BoxOptions(ProcessOptions):
+class ReaderOptions(ProcessOptions):
+    """Limits of a child whose code is trusted and reads what an agent said."""
+
+    isolation: Literal["L1", "L2", "L3", "L4"] = "L1"
+    """The least isolation that will do; the highest up to L3 that the machine reaches is used, L4
+    only if it is asked for. Below this one the grader does not start."""
+
+    @property
+    def minimum(self) -> Level:
+        """`isolation` as a level."""
+        return Level[self.isolation]
+
+
+class BoxOptions(ReaderOptions):
     """Limits of a child that runs what an agent wrote."""
 
-    isolation: Literal["L1", "L2", "L3"] = "L2"
-    """The least isolation that will do; the highest that the machine reaches is used, and below
-    this one the grader does not start."""
+    isolation: Literal["L1", "L2", "L3", "L4"] = "L2"
+    """The same, but more."""
     processes: int = Field(default=16, ge=2)
     """Processes and threads at the same time."""
     scratch_mb: int = Field(default=16, ge=1)
     """Room for files that it writes, in MiB; forgotten with the verdict."""
     packages: bool = False
     """Whether the grader's installed packages can be imported, or only the standard library."""
-
-    @property
-    def minimum(self) -> Level:
-        """`isolation` as a level."""
-        return Level[self.isolation]
 
     def limits(self) -> Limits:
         """As a box takes them; CPU time ends what the wall clock would not."""

@@ -73,9 +73,7 @@ class Panel:
         `attempts` times. Once a gate that is not judged is closed no judge is asked: the reward
         is decided, and a judge costs. Judges are asked at the same time.
         """
-        outcome = episode.outcome
-        if not outcome.status.gradable:
-            cause = f"{outcome.status}: {outcome.detail or 'no detail given'}"
+        if (cause := _beyond_grading(episode)) is not None:
             return self.nulls(episode.rollout_id, cause)
         scores, closed = [], False
         for config, signal in self.signals:
@@ -138,8 +136,9 @@ def _closes(config: SignalConfig, score: Score) -> bool:
 
 
 def verdict_of(signal: Signal, episode: Episode, attempts: int = ATTEMPTS) -> Verdict:
-    """What a signal says of a gradable episode, null if it fails `attempts` times."""
-    why = ""
+    """What a signal says of an episode: null if it fails `attempts` times, or nobody can say."""
+    if (why := _beyond_grading(episode)) is not None:
+        return Verdict(value=None, cause=why)
     for _ in range(attempts):
         try:
             return signal.score(episode)
@@ -149,6 +148,14 @@ def verdict_of(signal: Signal, episode: Episode, attempts: int = ATTEMPTS) -> Ve
             log.exception("the signal failed on %s", episode.rollout_id)
             why = f"{type(error).__name__}: {error}"
     return Verdict(value=None, cause=f"grader_error: failed {attempts} times, {why}")
+
+
+def _beyond_grading(episode: Episode) -> str | None:
+    """What the environment or the platform did to it; None if it can be graded."""
+    outcome = episode.outcome
+    if outcome.status.gradable:
+        return None
+    return f"{outcome.status}: {outcome.detail or 'no detail given'}"
 
 
 def _turn(config: SignalConfig) -> tuple[bool, bool]:

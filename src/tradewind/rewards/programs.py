@@ -11,25 +11,20 @@ that are numbers may be met approximately.
 
 from __future__ import annotations
 
-import re
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from tradewind.rewards.boxed import Ask, Boxed
 from tradewind.rewards.functions import FunctionOptions
-from tradewind.rewards.reference import BadReference, NumberReference, Reference, text_of
-from tradewind.rewards.sandbox.fair import PolicysFault
+from tradewind.rewards.matches import NUMBER
+from tradewind.rewards.reference import NumberReference, Reference
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.process import NoAnswer
 from tradewind.rewards.sandbox.same import Tolerance, same
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Verdict
 from tradewind.rewards.tally import tally
-from tradewind.types.episode import Episode
-from tradewind.types.record import Json
-from tradewind.types.task import Task
-
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?", re.ASCII)
+from tradewind.rewards.verifier import Verifier
 
 
 class ProgramOptions(FunctionOptions):
@@ -59,45 +54,29 @@ class ProgramReference(NumberReference):
         return self
 
 
-class PythonProgram:
-    """Implements `Signal`."""
+class PythonProgram(Verifier[ProgramReference]):
+    """Runs the program in a box that is new for each candidate, once per input."""
 
     version = "1"
     kind = Kind.EXECUTABLE
-    needs_turns = False
+    reads = ProgramReference
 
     def __init__(self, options: ProgramOptions, level: Level | None = None) -> None:
         """Raises `UserError` if this machine cannot isolate as well as asked."""
+        super().__init__(options.artefact)
         self._options = options
         self._boxed = Boxed("stdio", options, "program.py", level)
 
-    def score(self, episode: Episode) -> Verdict:
+    def decide(self, answer: str, reference: ProgramReference) -> Verdict:
         """1.0 if every output is right, else 0.0 (or the share, with `partial`)."""
-        code = text_of(episode.outcome, self._options.artefact)
-        if isinstance(code, Verdict):
-            return code
-        try:
-            reference = ProgramReference.of(episode.task)
-            return self._boxed.fairly(lambda ask: self._try(ask, code, reference), _control)
-        except BadReference as error:
-            raise VerifierFailed(str(error)) from error
-        except PolicysFault as error:
-            return Verdict(value=0.0, cause=str(error))
+        return self._boxed.fairly(lambda ask: self._try(ask, answer, reference), _control)
 
-    def check(self, task: Task) -> str | None:
-        """Whether there are cases, and not the same output for every input."""
-        try:
-            cases = ProgramReference.of(task).cases
-        except BadReference as error:
-            return str(error)
-        if all(agrees(cases[0].stdout, case.stdout) for case in cases):
+    def doubt(self, reference: ProgramReference) -> str | None:
+        """Whether the same output is right for every input."""
+        first, *others = reference.cases
+        if all(agrees(first.stdout, case.stdout) for case in others):
             return "every case expects the same output, so that a constant would pass"
         return None
-
-    def oracle(self, task: Task) -> Json | None:
-        """The reference's solution, as an agent would report it."""
-        solution = task.reference.get("solution")
-        return None if solution is None else {self._options.artefact: solution}
 
     def close(self) -> None:
         """End the child."""
@@ -137,8 +116,8 @@ def _close(expected: list[str], got: list[str], tolerance: Tolerance) -> bool:
     return len(expected) == len(got) and all(
         a == b
         or (
-            _NUMBER.fullmatch(a) is not None
-            and _NUMBER.fullmatch(b) is not None
+            NUMBER.fullmatch(a) is not None
+            and NUMBER.fullmatch(b) is not None
             and same(float(a), float(b), tolerance)
         )
         for a, b in zip(expected, got, strict=True)

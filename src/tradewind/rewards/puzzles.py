@@ -16,11 +16,11 @@ from typing import Any
 from pydantic import Field
 
 from tradewind.rewards.library import Library
-from tradewind.rewards.options import ProcessOptions
-from tradewind.rewards.reference import BadReference, Reference, text_of
+from tradewind.rewards.options import ReaderOptions
+from tradewind.rewards.reference import Reference
 from tradewind.rewards.sandbox.fair import PolicysFault
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
-from tradewind.types.episode import Episode
+from tradewind.rewards.verifier import Verifier
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
@@ -29,7 +29,7 @@ _CONTROL: Json = {
 }  # fmt: skip
 
 
-class PuzzleOptions(ProcessOptions):
+class PuzzleOptions(ReaderOptions):
     """What `reasoning-gym` takes."""
 
     artefact: str = "answer"
@@ -51,33 +51,25 @@ class PuzzleReference(Reference):
     config: dict[str, Any] = Field(default_factory=dict)
 
 
-class Puzzle:
-    """Implements `Signal`."""
+class Puzzle(Verifier[PuzzleReference]):
+    """Asks the dataset's own scorer, in a child that lives on."""
 
     kind = Kind.EXECUTABLE
-    needs_turns = False
+    reads = PuzzleReference
 
     def __init__(self, options: PuzzleOptions) -> None:
         """Raises `UserError` if reasoning-gym is not installed."""
-        self._options = options
+        super().__init__(options.artefact)
+        self._partial = options.partial
         self._library = Library("reasoning-gym", options, "gym_score.py", "reasoning-gym")
         self.version = f"1-reasoning-gym-{self._library.version}"
 
-    def score(self, episode: Episode) -> Verdict:
+    def decide(self, answer: str, reference: PuzzleReference) -> Verdict:
         """The dataset's own score in [0, 1]; without `partial` 1.0 or 0.0."""
-        answer = text_of(episode.outcome, self._options.artefact)
-        if isinstance(answer, Verdict):
-            return answer
-        try:
-            said = self._ask(PuzzleReference.of(episode.task), answer)
-        except BadReference as error:
-            raise VerifierFailed(str(error)) from error
-        except PolicysFault as error:
-            return Verdict(value=0.0, cause=str(error))
-        score = said["score"]
+        score = self._ask(reference, answer)["score"]
         if not isinstance(score, float) or not 0 <= score <= 1 or math.isnan(score):
             raise VerifierFailed(f"the scorer gave {score}, which is no share")
-        value = score if self._options.partial else float(score == 1.0)
+        value = score if self._partial else float(score == 1.0)
         cause = None if value == 1.0 else f"the dataset's scorer gives {score:g}"
         return Verdict(value=value, cause=cause, evidence={"score": score})
 
@@ -85,7 +77,7 @@ class Puzzle:
         """Whether the puzzle can be made again, and is the one that the agent is asked."""
         try:
             said = self._ask(PuzzleReference.of(task), None)
-        except (BadReference, PolicysFault, VerifierFailed) as error:
+        except (PolicysFault, VerifierFailed) as error:
             return str(error)
         asked = task.input.get("question")
         if asked is not None and asked != said["question"]:
@@ -95,7 +87,7 @@ class Puzzle:
     def oracle(self, task: Task) -> Json | None:
         """The dataset's own answer, where it has one."""
         answer = self._ask(PuzzleReference.of(task), None)["oracle"]
-        return None if answer is None else {self._options.artefact: answer}
+        return None if answer is None else {self.artefact: answer}
 
     def close(self) -> None:
         """End the child."""

@@ -8,12 +8,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.rewards.sandbox.inside.plain import decode
 from tradewind.rewards.sandbox.same import Tolerance
-from tradewind.rewards.signal import Verdict
-from tradewind.types.outcome import Outcome
+from tradewind.rewards.signal import VerifierFailed
 from tradewind.types.task import Task
 
 
-class BadReference(Exception):
+class BadReference(VerifierFailed):
     """A task's reference is not what its verifier needs; a sentence for people."""
 
 
@@ -31,16 +30,9 @@ class Reference(BaseModel):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             what = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "missing":
+                what, where = f'its reference has no "{where}"', ""
             raise BadReference(f"its reference {where!r}: {what}" if where else what) from error
-
-    @classmethod
-    def fault(cls, task: Task) -> str | None:
-        """Why the reference is wrong, or None."""
-        try:
-            cls.of(task)
-        except BadReference as error:
-            return str(error)
-        return None
 
 
 class NumberReference(Reference):
@@ -73,11 +65,3 @@ def plain_value(data: Any) -> Any:
 
 
 _NAMED = ("tuple", "set", "frozenset", "bytes", "complex", "int", "dict")
-
-
-def text_of(outcome: Outcome, key: str) -> str | Verdict:
-    """The artefact `key`, or the verdict on an outcome that has no such text."""
-    text = outcome.artefacts.get(key)
-    if not isinstance(text, str) or not text.strip():
-        return Verdict(value=0.0, cause=f"no {key!r} was reported")
-    return text

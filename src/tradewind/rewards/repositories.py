@@ -28,16 +28,14 @@ from pydantic import model_validator
 
 from tradewind.rewards.boxed import Ask, Boxed
 from tradewind.rewards.options import BoxOptions
-from tradewind.rewards.reference import BadReference, Reference
-from tradewind.rewards.sandbox.box import installed_packages
-from tradewind.rewards.sandbox.fair import PolicysFault
+from tradewind.rewards.reference import Reference
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.process import NoAnswer
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
-from tradewind.types.episode import Episode
+from tradewind.rewards.sandbox.view import installed_packages
+from tradewind.rewards.signal import Kind, Verdict
+from tradewind.rewards.verifier import NothingReported, Verifier
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
-from tradewind.types.task import Task
 
 DROPPED = (
     "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "setup.py",
@@ -81,11 +79,11 @@ class RepositoryReference(Reference):
         return self
 
 
-class Repository:
-    """Implements `Signal`."""
+class Repository(Verifier[RepositoryReference]):
+    """Runs the task's tests in one box and the changed repository in another."""
 
     kind = Kind.EXECUTABLE
-    needs_turns = False
+    reads = RepositoryReference
 
     def __init__(self, options: RepositoryOptions, level: Level | None = None) -> None:
         """Raises `UserError` if this machine cannot isolate as well as asked, or has no pytest."""
@@ -98,36 +96,23 @@ class Repository:
                 fix="pip install pytest",
             ) from error
         self.version = f"2-pytest-{pytest.__version__}"
-        self._options = options
+        super().__init__(options.artefact)
         self._product = Boxed("pytest", options, "product.py", level)
         self._tests = Boxed(
             "pytest", options, "pytest_run.py", level, packages=installed_packages()
         )
 
-    def score(self, episode: Episode) -> Verdict:
-        """1.0 if every expected test passes, else 0.0."""
-        changed = episode.outcome.artefacts.get(self._options.artefact)
-        if not isinstance(changed, dict):
-            return Verdict(value=0.0, cause=f"no {self._options.artefact!r} were reported")
-        try:
-            reference = RepositoryReference.of(episode.task)
-            taken, ignored = declared(changed, reference)
-            files = {**reference.files, **taken}
-            outcomes, why = self._run(files, reference)
-        except BadReference as error:
-            raise VerifierFailed(str(error)) from error
-        except PolicysFault as error:
-            return Verdict(value=0.0, cause=str(error))
+    def reported(self, answer: Any) -> Any:
+        """Files by their path."""
+        if not isinstance(answer, dict):
+            raise NothingReported(f"no {self.artefact!r} were reported")
+        return answer
+
+    def decide(self, answer: Json, reference: RepositoryReference) -> Verdict:
+        """1.0 if every expected test passes, else 0.0. That they can, the oracle shows."""
+        taken, ignored = declared(answer, reference)
+        outcomes, why = self._run({**reference.files, **taken}, reference)
         return _verdict(reference.expected, outcomes, why, ignored)
-
-    def check(self, task: Task) -> str | None:
-        """Whether the reference is whole; that its tests can pass is for the oracle to show."""
-        return RepositoryReference.fault(task)
-
-    def oracle(self, task: Task) -> Json | None:
-        """The reference's solution, as an agent would report it."""
-        solution = task.reference.get("solution")
-        return None if solution is None else {self._options.artefact: solution}
 
     def close(self) -> None:
         """End the children."""

@@ -10,29 +10,35 @@ the child) is graded 0; only the verifier's own failure raises `VerifierFailed`.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tradewind.rewards import sql_child
-from tradewind.rewards.options import ProcessOptions
+from tradewind.rewards.options import ReaderOptions
+from tradewind.rewards.reference import Reference
 from tradewind.rewards.rows import difference
 from tradewind.rewards.sandbox.box import Box
-from tradewind.rewards.sandbox.fair import GradersFault, PolicysFault, fairly
+from tradewind.rewards.sandbox.fair import fairly
 from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.measure import require
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
-from tradewind.types.episode import Episode
+from tradewind.rewards.verifier import Verifier
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
+_ANY_TABLES = "SELECT count(*) FROM sqlite_master"
 
-class ResultSetOptions(ProcessOptions):
+
+class ResultSetOptions(ReaderOptions):
     """What `resultset` takes."""
 
     database: Path | None = None
@@ -53,63 +59,88 @@ class Table:
     error: str | None = None
 
 
-class ResultSet:
-    """Implements `Signal`."""
+class ResultSetReference(Reference):
+    """What `resultset` reads of a task's reference."""
+
+    sql: str
+    ordered: bool = False
+    """Whether the order of the rows counts."""
+
+    @field_validator("sql")
+    @classmethod
+    def _there_is_one(cls, sql: str) -> str:
+        if not sql.strip():
+            raise ValueError("it is empty")
+        return sql
+
+
+class ResultSet(Verifier[ResultSetReference]):
+    """Runs the agent's query and the reference's in a child that lives on."""
 
     version = "1"
     kind = Kind.EXECUTABLE
-    needs_turns = False
+    reads = ResultSetReference
+    solution = "sql"
 
-    def __init__(self, config: ResultSetOptions) -> None:
-        """Raises `UserError` if the database is missing or is none."""
+    def __init__(self, config: ResultSetOptions, level: Level | None = None) -> None:
+        """Raises `UserError` if the database is missing or is none.
+
+        `level` is the one to use, for measurements; otherwise the highest that holds.
+        """
+        super().__init__("sql")
         self._config = config
-        database = _existing(config.database)
-        box = Box(Level.L1, config.limits())
-        self._process = KillableProcess(box, Path(sql_child.__file__), str(database.resolve()))
+        self._level = require(config.minimum, "verifier 'resultset'") if level is None else level
         self._references: dict[str, Table] = {}
+        self._copies = contextlib.ExitStack()
+        database = _existing(config.database).resolve()
+        self._process = self._reader(database)
+        if not self._reads():  # another user may not, or a write-ahead log lies beside it
+            self._process.close()
+            folder = self._copies.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-"))
+            self._process = self._reader(_copied(database, Path(folder, database.name)))
 
-    def score(self, episode: Episode) -> Verdict:
-        """1.0 if the result sets are the same, else 0.0 with the difference as evidence."""
-        task, sql = episode.task, episode.outcome.artefacts.get("sql")
-        if not isinstance(sql, str) or not sql.strip():
-            return Verdict(value=0.0, cause="no SQL was reported")
-        expected = self._reference(task.reference["sql"])
+    def decide(self, answer: str, reference: ResultSetReference) -> Verdict:
+        """1.0 if the result sets are the same, else 0.0 with the difference as its cause."""
+        expected = self._reference(reference.sql)
         if expected.error is not None:
             raise VerifierFailed(f"the reference query failed: {expected.error}")
-        got = self._candidate(sql, task.reference["sql"])
+        got = self._candidate(answer, reference.sql)
         if got.error is not None:
             return Verdict(value=0.0, cause=got.error)
-        return _verdict(expected, got, ordered=bool(task.reference.get("ordered", False)))
+        return _verdict(expected, got, ordered=reference.ordered)
 
-    def check(self, task: Task) -> str | None:
+    def doubt(self, reference: ResultSetReference) -> str | None:
         """Whether the reference can be run, and returns rows that a blank answer would not."""
-        sql = task.reference.get("sql")
-        if not isinstance(sql, str) or not sql.strip():
-            return 'its reference has no "sql"'
-        expected = self._reference(sql)
+        expected = self._reference(reference.sql)
         if expected.error is not None:
             return f"its reference query fails ({expected.error})"
         if not expected.rows:
             return "its reference query returns no rows, so that an empty answer would pass"
         return None
 
-    def oracle(self, task: Task) -> Json | None:
-        """The reference's own query, reported as an agent would."""
-        sql = task.reference.get("sql")
-        return {"sql": sql} if isinstance(sql, str) else None
-
     def result(self, task: Task) -> Json | None:
         """A query that writes the reference's rows out: the answer without the question."""
-        sql = task.reference.get("sql")
-        expected = Table() if not isinstance(sql, str) else self._reference(sql)
-        if not expected.rows:
+        known = self._reference(str(task.reference.get("sql", "")))
+        rows = [", ".join(map(_literal, row)) for row in known.rows]
+        if not rows:
             return None
-        rows = [", ".join(map(_literal, row)) for row in expected.rows]
         return {"sql": f"select {rows[0]}" if len(rows) == 1 else f"values ({'), ('.join(rows)})"}
 
     def close(self) -> None:
         """End the child."""
         self._process.close()
+        self._copies.close()
+
+    def _reader(self, database: Path) -> KillableProcess:
+        box = Box(self._level, self._config.limits(), readable=[database])
+        return KillableProcess(box, Path(sql_child.__file__), str(database))
+
+    def _reads(self) -> bool:
+        """Whether the child can read the database from where it is."""
+        try:
+            return self._run(_ANY_TABLES, self._config.deadline_s).error is None
+        except NoAnswer:
+            return False
 
     def _reference(self, sql: str) -> Table:
         """The reference's rows; the database is read-only, so they are computed once."""
@@ -122,16 +153,11 @@ class ResultSet:
 
     def _candidate(self, sql: str, known_good: str) -> Table:
         """The candidate's rows; `known_good` shows whose fault it is if there are none."""
-        try:
-            return fairly(
-                lambda seconds: self._run(sql, seconds),
-                lambda: self._run(known_good, self._config.deadline_s),
-                self._config.deadline_s,
-            )
-        except PolicysFault as error:
-            return Table(error=str(error))
-        except GradersFault as error:
-            raise VerifierFailed(str(error)) from error
+        return fairly(
+            lambda seconds: self._run(sql, seconds),
+            lambda: self._run(known_good, self._config.deadline_s),
+            self._config.deadline_s,
+        )
 
     def _run(self, sql: str, deadline_s: float) -> Table:
         config = self._config
@@ -167,6 +193,15 @@ def _literal(cell: Any) -> str:
     return repr(cell)
 
 
+def _copied(database: Path, to: Path) -> Path:
+    """A copy that everybody may read."""
+    with closing(sql_child.connect(str(database))) as source, closing(sqlite3.connect(to)) as copy:
+        source.set_authorizer(None)
+        source.backup(copy)
+    to.chmod(0o444)
+    return to
+
+
 def _existing(database: Path | None) -> Path:
     if database is None:
         raise UserError(
@@ -175,7 +210,7 @@ def _existing(database: Path | None) -> Path:
         )
     try:
         with closing(sql_child.connect(str(database))) as connection:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            connection.execute(_ANY_TABLES).fetchone()
     except sqlite3.Error as error:
         raise UserError(
             f"the grader's database cannot be read ({error})",

@@ -10,19 +10,18 @@ import json
 from typing import Any
 
 from tradewind.rewards.library import Library
-from tradewind.rewards.options import ProcessOptions
+from tradewind.rewards.options import ReaderOptions
 from tradewind.rewards.reference import BadReference, Reference
-from tradewind.rewards.sandbox.fair import PolicysFault
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Verdict
 from tradewind.rewards.strictjson import read_json
-from tradewind.types.episode import Episode
+from tradewind.rewards.verifier import NothingReported, Verifier
 from tradewind.types.record import Json
 from tradewind.types.task import Task
 
 _CONTROL: Json = {"schema": {"type": "integer"}, "instance": 1}
 
 
-class SchemaOptions(ProcessOptions):
+class SchemaOptions(ReaderOptions):
     """What `json-schema` takes."""
 
     artefact: str = "answer"
@@ -43,55 +42,40 @@ class SchemaReference(Reference):
         return cls(schema_=schema)
 
 
-class JsonSchema:
-    """Implements `Signal`."""
+class JsonSchema(Verifier[SchemaReference]):
+    """Checks the answer's shape, in a child that lives on."""
 
     kind = Kind.CHECK
-    needs_turns = False
+    reads = SchemaReference
 
     def __init__(self, options: SchemaOptions) -> None:
         """Raises `UserError` if jsonschema is not installed."""
-        self._options = options
+        super().__init__(options.artefact)
         self._library = Library(
             "json-schema", options, "schema_check.py", "jsonschema", "'tradewind[verify]'"
         )
         self.version = f"2-jsonschema-{self._library.version}"
 
-    def score(self, episode: Episode) -> Verdict:
-        """1.0 if the answer fits the schema, else 0.0 with the first thing that does not."""
-        answer = episode.outcome.artefacts.get(self._options.artefact)
+    def reported(self, answer: Any) -> Any:
+        """Its value as JSON, whether it is one or a text of one."""
         if answer is None:
-            return Verdict(value=0.0, cause=f"no {self._options.artefact!r} was reported")
+            raise NothingReported(f"no {self.artefact!r} was reported")
         try:
-            instance = read_json(answer if isinstance(answer, str) else json.dumps(answer))
+            return read_json(answer if isinstance(answer, str) else json.dumps(answer))
         except (ValueError, RecursionError) as error:
-            return Verdict(value=0.0, cause=f"it is not JSON ({error})"[:300])
-        try:
-            schema = SchemaReference.of(episode.task).schema_
-            said = self._library.ask({"schema": schema, "instance": instance}, _CONTROL)
-        except BadReference as error:
-            raise VerifierFailed(str(error)) from error
-        except PolicysFault as error:
-            return Verdict(value=0.0, cause=str(error))
+            raise NothingReported(f"it is not JSON ({error})"[:300]) from error
+
+    def decide(self, answer: Any, reference: SchemaReference) -> Verdict:
+        """1.0 if the answer fits the schema, else 0.0 with the first thing that does not."""
+        said = self._library.ask({"schema": reference.schema_, "instance": answer}, _CONTROL)
         if "schema" in said:
-            raise VerifierFailed(f"the task's schema is wrong: {said['schema']}")
+            raise BadReference(f"the task's schema is wrong: {said['schema']}")
         return Verdict(value=float(said["fault"] is None), cause=said["fault"])
 
-    def check(self, task: Task) -> str | None:
-        """Whether there is a schema, and it is one, and refuses something."""
-        try:
-            schema = SchemaReference.of(task).schema_
-            said = self._library.ask({"schema": schema}, _CONTROL)
-        except BadReference as error:
-            return str(error)
-        except PolicysFault as error:
-            return f"its schema takes too long to read ({error})"
+    def doubt(self, reference: SchemaReference) -> str | None:
+        """Whether it is a schema that refuses something."""
+        said = self._library.ask({"schema": reference.schema_}, _CONTROL)
         return f"its schema is wrong ({said['schema']})" if "schema" in said else None
-
-    def oracle(self, task: Task) -> Json | None:
-        """The reference's solution, if there is one."""
-        solution = task.reference.get("solution")
-        return None if solution is None else {self._options.artefact: solution}
 
     def close(self) -> None:
         """End the child."""

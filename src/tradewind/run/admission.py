@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.rewards.admission.record import (
     Admission,
     Failure,
-    kind_hashes,
+    Hashes,
+    hashes_of,
     read_register,
     register_file,
-    task_hash,
 )
 from tradewind.run.prepare import environment
 from tradewind.run.process import inherited_environment, last_sentence
@@ -57,8 +57,12 @@ class Tasks:
         return "; ".join(parts)
 
 
-def admit_for_run(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
+def admit_for_run(
+    recipe: Recipe, workspace: Workspace, folder: Path, tell: Callable[[int], None] = lambda _: None
+) -> None:
     """Admit what is new or changed; raises `UserError` with the command's sentence if it fails.
+
+    `tell` hears how many tasks are left.
 
     A process of its own, because the reward's relative paths begin in the recipe's folder, and
     because the customer's verifiers run there.
@@ -67,18 +71,22 @@ def admit_for_run(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
     log = workspace.logs / "admit.log"
     argv = [sys.executable, "-m", "tradewind", "tasks", "admit"]
     argv += [str(folder / recipe.tasks.path), "--reward", str(workspace.recipe)]
-    argv += ["--in", str(folder), "--parallel", str(recipe.grader.parallel), "--json"]
-    with log.open("ab") as file:
-        code = subprocess.run(
+    argv += ["--in", str(folder), "--parallel", str(recipe.grader.parallel), "--progress"]
+    with (
+        log.open("ab") as file,
+        subprocess.Popen(
             argv,
             cwd=folder,
             env={**inherited_environment(), **environment(recipe, folder)},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=file,
-            check=False,
-        ).returncode
-    if code not in (0, 1):
+            text=True,
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            tell(int(line))
+    if process.returncode not in (0, 1):
         what, _, fix = last_sentence(log).removeprefix("tradewind: ").partition(". Fix: ")
         raise UserError(
             f"the tasks cannot be admitted: {what}",
@@ -86,18 +94,22 @@ def admit_for_run(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
         )
 
 
-def admitted_tasks(recipe: Recipe, taskset: Path, tasks: Sequence[Task]) -> Tasks:
+def admitted_tasks(
+    recipe: Recipe, taskset: Path, tasks: Sequence[Task], folder: Path = Path()
+) -> Tasks:
     """The tasks without those that may not train; raises `UserError` if none is left to train on.
 
-    A training task of which nothing is known, or that changed since, is not admitted either.
+    A training task of which nothing is known, or that changed since, is not admitted either. Files
+    that references name begin in `folder`.
     """
     if not recipe.tasks.admit:
         return Tasks(list(tasks))
-    register, kinds = read_register(taskset), kind_hashes(tasks)
+    register, now = read_register(taskset), hashes_of(tasks, folder)
     kept, refused, doubtful = [], [], []
     for task in tasks:
-        found = register and register.known(task, kinds[task.kind], register.basis)
-        admission = found or _unknown(task, kinds[task.kind])
+        hashes = now[task.task_id]
+        found = register and register.known(task.task_id, hashes, register.basis)
+        admission = found or _unknown(task, hashes)
         if admission.admitted:
             kept.append(task)
         elif task.split is Split.HELDOUT:
@@ -117,11 +129,9 @@ def admitted_tasks(recipe: Recipe, taskset: Path, tasks: Sequence[Task]) -> Task
     return Tasks(kept, tuple(refused), tuple(doubtful))
 
 
-def _unknown(task: Task, kind_hash: str) -> Admission:
+def _unknown(task: Task, now: Hashes) -> Admission:
     why = Failure(rule="scorable", sentence="it was never tried, or it changed since")
-    return Admission(
-        task_id=task.task_id, task_hash=task_hash(task), kind_hash=kind_hash, failures=(why,)
-    )
+    return Admission(task_id=task.task_id, task_hash=now.task, kind_hash=now.kind, failures=(why,))
 
 
 def _named(found: Sequence[Admission]) -> str:

@@ -9,7 +9,6 @@ unblocked by rows in the ledger: results of an evaluation, steps, the trainer's 
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from pathlib import Path
 
 from tradewind.ledger.ledger import Ledger
@@ -59,7 +58,7 @@ class Arm:
         for name in end_stale(self._workspace.folder / "pids"):
             self._view.say(f"ended the {name} that an earlier launcher left behind")
         topology = Topology.plan(self._recipe, self._workspace, self._folder)
-        with closing(self._base(topology, model)) as ledger, self._supervisor() as processes:
+        with self._base(topology, model) as ledger, self._supervisor() as processes:
             watch = Watch(self._workspace, self.stages, processes, self._view, interruption)
             for spec in topology.serving():
                 processes.start(spec)
@@ -102,7 +101,7 @@ class Arm:
     def _open(self) -> list[Task]:
         """The ledger with the tasks that may be drawn; the main arm says which may not."""
         taskset = self._folder / self._recipe.tasks.path
-        found = admitted_tasks(self._recipe, taskset, read_tasks(taskset))
+        found = admitted_tasks(self._recipe, taskset, read_tasks(taskset), self._folder)
         left_out = found.sentence()
         if self._name == "main" and left_out is not None:
             self._view.say(f"{left_out}; all are in {register_file(taskset)}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from tradewind.ledger.evals import PassRate
-from tradewind.ledger.turns import UserChat
+from tradewind.ledger.user_chats import UserChat
 from tradewind.run.components import ComponentReading, changes
 from tradewind.run.readings import StepReading, quantile, token_ages
 from tradewind.run.svg import Plot, Scale, figure, tag, text

@@ -6,7 +6,7 @@ import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -14,10 +14,11 @@ from rich.console import Console
 import tradewind
 from tradewind.run import criteria, env, ledger, rewards, tasks, tenants, trust, weights
 from tradewind.run.launcher import Launch, launch, put_aside
-from tradewind.run.live import open_view
+from tradewind.run.live import ViewKind, open_view
+from tradewind.run.options import AsJson, RunFolder
 from tradewind.run.recipe import read_recipe, write_toml
 from tradewind.run.show import status_table
-from tradewind.run.snapshot import take_snapshot, with_nulls
+from tradewind.run.snapshot import take_snapshot, with_details
 from tradewind.run.stages import read_stages
 from tradewind.run.summary import result_sentence, result_table, write_summary
 from tradewind.run.supervisor import ProcessFailed
@@ -42,9 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, runs/<name>.")]
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders lie.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
 @app.command(rich_help_panel=RUN)
@@ -75,7 +74,7 @@ def run(  # noqa: PLR0913  one parameter per option
     if fresh:
         name = read_recipe(recipe, asked.overrides, runs).run.name
         put_aside(Workspace(runs / name))
-    kind: Literal["json", "plain", "auto"] = "json" if as_json else "plain" if plain else "auto"
+    kind: ViewKind = "json" if as_json else "plain" if plain else "auto"
     view = open_view(kind)
     try:
         workspace = launch(asked, view)
@@ -97,7 +96,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
         main = read_stages(workspace.stages)
         if all(stage.finished_at is not None for stage in main.stages):
             current = workspace.control
-    snapshot = with_nulls(current, take_snapshot(current))
+    snapshot = with_details(current, take_snapshot(current))
     if as_json:
         print(snapshot.model_dump_json())
     else:

@@ -26,6 +26,7 @@ from tradewind.rewards.criteria.trial import Row, Share, Summary, summarise, try
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.settled import Judgement, without_a_judge
 from tradewind.rewards.judges.shared import give_back, open_judge
+from tradewind.run.options import AsJson
 from tradewind.types import UserError
 
 FAILED = 1
@@ -42,7 +43,6 @@ app = typer.Typer(
 )
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Criteria files (TOML).")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Url = Annotated[str, typer.Option("--judge-url", metavar="URL", help="Base URL, /v1 included.")]
 Model = Annotated[str, typer.Option("--judge-model", metavar="NAME", help="Model to ask for.")]
 KeyEnv = Annotated[
@@ -107,7 +107,7 @@ def test(  # noqa: PLR0913  one parameter per option
 def signals(
     files: Files, judge_url: Url = "", judge_model: Model = "", judge_key_env: KeyEnv = None
 ) -> None:
-    """Print the [[grader.signals]] tables of a recipe for these files."""
+    """Print the grader.signals tables of a recipe for these files."""
     options = {"url": judge_url, "model": judge_model, "key_env": judge_key_env, "store": STORE}
     print("# Relative paths begin in the folder of the recipe.")
     judged: list[str] = []

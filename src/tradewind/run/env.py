@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -27,6 +26,8 @@ from tradewind.envs.check.model import CheckModel
 from tradewind.envs.check.subject import Limits, Subject
 from tradewind.envs.signature import parse_keys
 from tradewind.envs.taskset import load_tasks
+from tradewind.http.listening import listen_at, quiet
+from tradewind.run.options import AsJson
 from tradewind.types import UserError
 
 KEY_VARIABLE = "TRADEWIND_PUSH_KEY"
@@ -70,7 +71,7 @@ def check(  # noqa: PLR0913  one parameter per option
     model_url: Annotated[
         str | None, typer.Option(metavar="URL", help="How the server reaches it, /v1 included.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a server, in whatever language: exit status 0 if it keeps the push protocol, else 1."""
     asked = Asked(
@@ -187,18 +188,11 @@ def _ready_url(child: subprocess.Popen[str], target: str) -> str:
 @contextlib.asynccontextmanager
 async def _model_at(model: CheckModel, asked: Asked) -> AsyncIterator[str]:
     """Our model endpoint, served; its base URL."""
-    host, _, port = asked.model_listen.rpartition(":")
-    try:
-        listener = socket.create_server((host, int(port)), backlog=512)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"the model endpoint cannot listen ({error})",
-            value=asked.model_listen,
-            fix="give --model-listen HOST:PORT",
-        ) from error
-    here = f"http://{host}:{listener.getsockname()[1]}/v1"
-    config = uvicorn.Config(model.app(), log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    listener = listen_at(
+        asked.model_listen, what="the model endpoint", fix="give --model-listen HOST:PORT"
+    )
+    here = "http://{}:{}/v1".format(*listener.getsockname()[:2])
+    server = uvicorn.Server(quiet(model.app(), grace_s=1))
     running = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield asked.model_url or here

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -23,21 +22,11 @@ from tradewind.rewards.ladder.rescore import compare, rescore
 from tradewind.rewards.ladder.subject import Subject
 from tradewind.run.ladder_shown import rank_table, show_rescoring
 from tradewind.run.ladder_subjects import Wanted, subjects_of
-from tradewind.run.ledger import ledgers_of
+from tradewind.run.ledgers import ledgers_of, open_ledger
+from tradewind.run.options import AsJson, Folder, Reward, Run
 from tradewind.run.reward_file import read_reward, reward_beside
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
-
-Reward = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A recipe or reward file; reward.toml beside it."),
-]
-Folder = Annotated[
-    Path | None,
-    typer.Option("--in", metavar="DIR", help="Where its relative paths begin; its folder."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or a ledger.")]
 
 
 def rank(  # noqa: PLR0913  one parameter per option
@@ -47,7 +36,10 @@ def rank(  # noqa: PLR0913  one parameter per option
         str | None, typer.Option(metavar="RUN", help="Measure on its stored rollouts too.")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON lines: rollout_id, label, signal.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Beside the ledger's: JSON lines of rollout_id, label, signal."
+        ),
     ] = None,
     folder: Folder = None,
     tasks: Annotated[int, typer.Option(min=0, help="For how many tasks answers are made.")] = 50,
@@ -98,9 +90,8 @@ def rescore_run(
     as_json: AsJson = False,
 ) -> None:
     """Score stored rollouts again, without inference, and say how many verdicts changed."""
-    place = ledgers_of(run)[0]
     here = folder or (Path.cwd() if reward is None else reward.absolute().parent)
-    with closing(Ledger.open(place)) as ledger:
+    with open_ledger(run) as ledger:
         composition = _composition(ledger, reward, Workspace(Path(run)).data)
         with contextlib.chdir(here), Console(stderr=True, quiet=as_json).status("") as status:
             pairs: list[tuple[StoredGroup, list[Rescored]]] = []

@@ -79,8 +79,9 @@ def _measured(rung: Rung) -> Iterator[str]:
 
 def _sentence(rung: Rung) -> str:
     against = ", ".join(f"{n} {name}" for name, n in rung.compared_with.items())
-    nulls = f"; {rung.nulls} of {rung.n} verdicts are null" if rung.nulls else ""
-    return f"{rung.reason}" + (f" (held against {against})" if against else "") + nulls
+    nulls = f"; {rung.nulls} of {rung.n} verdicts are null"
+    told = nulls if rung.nulls and "verdicts are null" not in rung.reason else ""
+    return rung.reason + (f" (held against {against})" if against else "") + told
 
 
 def _share(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.payloads import LostPayload
 from tradewind.rewards.admission.admit import verifiable
 from tradewind.rewards.config import Composition
-from tradewind.rewards.ladder.labels import Labels
+from tradewind.rewards.ladder.labels import Labels, kept_labels
 from tradewind.rewards.ladder.subject import Subject, attack_subjects, made_subjects
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.registry import open_signal
@@ -72,14 +73,19 @@ def subjects_of(
 
 
 def _stored(place: str, composition: Composition, labels: Labels, most: int) -> Iterator[Subject]:
-    """Evenly over the run's groups, labelled ones always; turns only if a signal looks at them."""
+    """Evenly over the run's groups, labelled ones always; turns only if a signal looks at them.
+
+    Labels of the ledger count beside `labels`, which come first where both say something.
+    """
     needs_turns = _needs_turns(composition)
-    with closing(Ledger.open(place)) as ledger:
+    with Ledger.open(place) as ledger:
+        kept = kept_labels(one for s in composition.signals for one in ledger.labels(s.name))
         groups = [group for group in ledger.stored_groups() if group.rollouts]
         size = max((len(group.rollouts) for group in groups), default=1)
         chosen = {group.group_id for group in _spread(groups, most // size)}
         for group in groups:
-            labelled = any(rollout.rollout_id in labels for rollout in group.rollouts)
+            names = {rollout.rollout_id for rollout in group.rollouts}
+            labelled = bool(names & (labels.keys() | kept.keys()))
             if group.group_id not in chosen and not labelled:
                 continue
             for rollout in group.rollouts:
@@ -90,7 +96,7 @@ def _stored(place: str, composition: Composition, labels: Labels, most: int) -> 
                     outcome=rollout.outcome,
                     turns=turns,
                 )
-                about = labels.get(rollout.rollout_id, {})
+                about = ChainMap(*(source.get(rollout.rollout_id, {}) for source in (labels, kept)))
                 yield Subject(episode, group=group.group_id, labels=about)
 
 

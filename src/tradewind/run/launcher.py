@@ -138,8 +138,11 @@ def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View)
         make_data(recipe, workspace, folder)
         tasks = read_tasks(folder / recipe.tasks.path)
         if recipe.tasks.admit:
-            view.say(f"admitting {len(tasks)} tasks")
-            admit_for_run(recipe, workspace, folder)
+            n = len(tasks)
+            view.say(f"admitting {n} tasks")
+            admit_for_run(
+                recipe, workspace, folder, lambda left: view.work("tasks admitted", n - left, n)
+            )
         prepared(workspace).touch()
 
 

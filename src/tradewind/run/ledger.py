@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,10 +13,9 @@ from rich.text import Text
 from tradewind.ledger.audit import AuditReport
 from tradewind.ledger.collect import GRACE_S
 from tradewind.ledger.ledger import Ledger
-from tradewind.ledger.place import without_password
 from tradewind.rewards.compose import compose
-from tradewind.run.workspace import Workspace
-from tradewind.types import UserError
+from tradewind.run.ledgers import ledgers_of
+from tradewind.run.options import AsJson, Run
 
 VIOLATED = 1
 CROSS = "\N{MULTIPLICATION X}"
@@ -29,17 +26,9 @@ SHOWN = 50
 
 app = typer.Typer(help="Prove what a run's record says of it.", no_args_is_help=True)
 
-Place = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN", help="A run's folder, a ledger's file or a database URL without a password."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-
 
 @app.command()
-def audit(run: Place, as_json: AsJson = False) -> None:
+def audit(run: Run, as_json: AsJson = False) -> None:
     """Check that no prompt was skipped, no group trained twice, and where each gradient came from.
 
     Exit code 1 if anything is violated; each violation is a sentence.
@@ -60,7 +49,7 @@ def audit(run: Place, as_json: AsJson = False) -> None:
 
 @app.command()
 def collect(
-    run: Place,
+    run: Run,
     grace_hours: Annotated[
         float, typer.Option(min=0.0, help="Younger ones are left alone.")
     ] = GRACE_S / 3600,
@@ -70,7 +59,7 @@ def collect(
     """Delete token payloads that no record of the run names."""
     found = []
     for place in ledgers_of(run):
-        with closing(Ledger.open(place)) as ledger:
+        with Ledger.open(place) as ledger:
             found.append(ledger.collect_payloads(grace_hours * 3600, dry_run=dry_run))
     if as_json:
         print(json.dumps([one.model_dump() for one in found]))
@@ -82,25 +71,8 @@ def collect(
         print(f"{one.place}: {one.unused} payloads ({size}) {done}, {one.kept} are needed{young}")
 
 
-def ledgers_of(run: str) -> list[str]:
-    """The ledgers of a run's folder, its control arm's included, or the one that is named."""
-    if "://" in run:
-        return [without_password(run)]
-    if Path(run).is_file():
-        return [str(Path(run).absolute())]
-    workspace = Workspace(Path(run).absolute())
-    found = [w.ledger for w in (workspace, workspace.control) if w.has_ledger]
-    if not found:
-        raise UserError(
-            "there is no ledger here",
-            value=run,
-            fix="give runs/<name>, a ledger's file or the URL of a database",
-        )
-    return found
-
-
 def _read(place: str) -> AuditReport:
-    with closing(Ledger.open(place)) as ledger:
+    with Ledger.open(place) as ledger:
         return ledger.audit_report(compose)
 
 

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tradewind.run.snapshot import SILENT_S, PoolLine, Snapshot
 
-ViewKind = Literal["live", "plain", "json"]
+ViewKind = Literal["auto", "live", "plain", "json"]
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_EVERY_S = 10.0
 
@@ -36,11 +36,14 @@ class View(Protocol):
     def say(self, sentence: str, **fields: Any) -> None:
         """Something happened that a person wants to know."""
 
+    def work(self, what: str, done: int, n: int) -> None:
+        """So much of a piece of preparation is done."""
+
     def close(self) -> None:
         """Leave the terminal as it was."""
 
 
-def open_view(kind: Literal["auto", "live", "plain", "json"]) -> View:
+def open_view(kind: ViewKind) -> View:
     """The view of that kind; `auto` is live on a terminal and plain without one."""
     if kind == "json":
         return JsonView()
@@ -66,6 +69,12 @@ class LiveView:
         """Print above the panel."""
         self._console.print(Text(sentence))
 
+    def work(self, what: str, done: int, n: int) -> None:
+        """Redraw a bar."""
+        row = Table.grid(padding=(0, 1))
+        row.add_row(what, ProgressBar(total=max(1, n), completed=done, width=30), f"{done}/{n}")
+        self._live.update(row, refresh=True)
+
     def close(self) -> None:
         """Remove the panel."""
         self._live.stop()
@@ -76,12 +85,11 @@ class Pace:
 
     def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._every_s, self._clock = every_s, clock
-        self._stage: tuple[str, str] | None = None
+        self._stage: tuple[str, ...] | None = None
         self._at = 0.0
 
-    def due(self, snapshot: Snapshot) -> bool:
+    def due(self, *stage: str) -> bool:
         """Whether to write now; counts as written."""
-        stage = (snapshot.arm, snapshot.stage)
         if stage == self._stage and self._clock() - self._at < self._every_s:
             return False
         self._stage, self._at = stage, self._clock()
@@ -100,31 +108,41 @@ class PlainView:
 
     def show(self, snapshot: Snapshot) -> None:
         """Write a line if it is due."""
-        if self._pace.due(snapshot):
+        if self._pace.due(snapshot.arm, snapshot.stage):
             self.say(line(snapshot))
 
     def say(self, sentence: str, **fields: Any) -> None:
         """Write the sentence."""
         self._write(f"{time.strftime('%H:%M:%S')}  {sentence}")
 
+    def work(self, what: str, done: int, n: int) -> None:
+        """Write a line if it is due."""
+        if self._pace.due(what):
+            self.say(f"{what}: {done} of {n}")
+
     def close(self) -> None:
         """Nothing to undo."""
 
 
 class JsonView:
-    """JSON lines: `{"event": "status" | "say", ...}`."""
+    """JSON lines: `{"event": "status" | "say" | "work", ...}`."""
 
     def __init__(self, write: Callable[[str], None] = _print, pace: Pace | None = None) -> None:
         self._write, self._pace = write, pace or Pace(PLAIN_EVERY_S / 2)
 
     def show(self, snapshot: Snapshot) -> None:
         """Write the snapshot if it is due."""
-        if self._pace.due(snapshot):
+        if self._pace.due(snapshot.arm, snapshot.stage):
             self._write(json.dumps({"event": "status", **snapshot.model_dump(mode="json")}))
 
     def say(self, sentence: str, **fields: Any) -> None:
         """Write the sentence and its fields."""
         self._write(json.dumps({"event": "say", "at": time.time(), "text": sentence, **fields}))
+
+    def work(self, what: str, done: int, n: int) -> None:
+        """Write how far it is, if it is due."""
+        if self._pace.due(what):
+            self._write(json.dumps({"event": "work", "what": what, "done": done, "of": n}))
 
     def close(self) -> None:
         """Nothing to undo."""

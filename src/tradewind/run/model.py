@@ -22,8 +22,10 @@ from pathlib import Path
 from tradewind.run.config import ModelConfig
 from tradewind.types import UserError
 
-FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe")
-"""`model_type` values of config.json that the embedded engine and the trainer read."""
+FAMILIES = ("llama", "qwen2", "qwen3")
+"""`model_type` values of config.json that the embedded engine and the trainer read. The engine
+reads mixtures of experts too; the trainer has no record of the experts that it chose.
+"""
 
 _HUB_PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.txt"]
 
@@ -78,7 +80,7 @@ def check_model_folder(folder: Path) -> None:
         ) from error
     if model_type not in FAMILIES:
         raise UserError(
-            "the engine cannot read this model family",
+            "engine and trainer cannot both read this model family",
             value=model_type,
             fix=f"use a checkpoint whose model_type is one of {', '.join(FAMILIES)}",
         )

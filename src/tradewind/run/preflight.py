@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from tradewind.http.listening import free_port
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.recipe import Recipe
-from tradewind.run.supervisor import free_port
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
 from tradewind.weights.bucket import Bucket
@@ -70,7 +70,7 @@ def check_ports(recipe: Recipe) -> None:
     for section in ("controller", "gateway"):
         config = getattr(recipe, section)
         if "port" in config.model_fields_set and config.port:
-            free_port(recipe.launch.host, config.port, f"[{section}] port")
+            free_port(recipe.launch.host, config.port, section)
 
 
 def check_disk(folder: Path, needed: int) -> None:

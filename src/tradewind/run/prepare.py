@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from tradewind.envs.taskset import load_tasks
@@ -115,20 +114,17 @@ def open_run(
         bucket = workspace.bucket.absolute().as_uri()
         meta |= {"folder": point_to(workspace.folder, database)}
         _refuse_another_run(database, meta["folder"])
-    ledger = Ledger.open(workspace.ledger, bucket=bucket)
-    try:
+    with Ledger.open(workspace.ledger, bucket=bucket) as ledger:
         ledger.create_run(meta)
         if left_out is not None and not ledger.tasks():  # before them: a kill may come in between
             ledger.event(
                 Event(at=time.time(), process="run", kind="tasks.left_out", detail=left_out)
             )
         ledger.add_tasks(tasks)
-    finally:
-        ledger.close()
 
 
 def _refuse_another_run(database: str, folder: str) -> None:
-    with closing(Ledger.open(database)) as ledger:
+    with Ledger.open(database) as ledger:
         run, other = ledger.meta("run_id"), ledger.meta("folder", folder) != folder
     if other:
         raise UserError(
@@ -144,16 +140,13 @@ def publish_base(workspace: Workspace, model: Path, bucket_url: str, run_id: str
     Compiles the codec too, before trainer and pools would do so side by side.
     """
     compile_ahead()
-    ledger = Ledger.open(workspace.ledger)
-    try:
+    with Ledger.open(workspace.ledger) as ledger:
         tensors = read_folder(model)
         publisher = Publisher(Bucket.open(bucket_url), run_id, signer=Signer.from_environment())
         version = publisher.publish(0, None, {}, tensors, "base")
         if not ledger.versions():
             ledger.commit_version(version)
         publisher.announce(version)
-    finally:
-        ledger.close()
 
 
 def link_model(workspace: Workspace, model: Path) -> None:

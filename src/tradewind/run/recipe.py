@@ -101,7 +101,9 @@ class Recipe(Config):
 
 def read_recipe(file: Path, overrides: Sequence[str] = (), runs: Path = Path("runs")) -> Recipe:
     """Read, override, fill in and check; raises UserError with a sentence for each fault."""
-    tree = _read_tree(file)
+    tree = read_toml(
+        file, "the recipe", "give the path of a TOML file, for example recipes/quickstart.toml"
+    )
     for override in overrides:
         apply_override(tree, override)
     for section, key, default in (
@@ -123,18 +125,17 @@ def read_recipe(file: Path, overrides: Sequence[str] = (), runs: Path = Path("ru
         raise recipe_error(error, Recipe, str(file)) from error
 
 
-def _read_tree(file: Path) -> dict[str, Any]:
+def read_toml(file: Path, what: str, fix: str) -> dict[str, Any]:
+    """The tree of a TOML file; raises `UserError`, which calls the file `what`."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(
-            f"the recipe cannot be read ({error.strerror})",
-            value=str(file),
-            fix="give the path of a TOML file, for example recipes/quickstart.toml",
+            f"{what} cannot be read ({error.strerror})", value=str(file), fix=fix
         ) from error
     except ValueError as error:  # TOML syntax, or an encoding that is not UTF-8
         raise UserError(
-            f"the recipe is not valid TOML ({error})", value=str(file), fix="correct that line"
+            f"{what} is not valid TOML ({error})", value=str(file), fix="correct that line"
         ) from error
 
 

@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 from tradewind.ledger.evals import PassRate
-from tradewind.ledger.turns import UserChat
+from tradewind.ledger.user_chats import UserChat
 from tradewind.rewards.trust.curve import CurvePoint
 from tradewind.run import charts
 from tradewind.run.components import ComponentReading

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.ledger.turns import USER_LEFT
+from tradewind.ledger.user_chats import USER_LEFT
 from tradewind.run.readings import (
     delivered_share,
     mixed_share,

@@ -7,16 +7,14 @@ relative paths begin in the file's own folder, as they do in a run.
 from __future__ import annotations
 
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from tradewind.rewards.config import Composition
 from tradewind.run.config import RunConfig, TasksConfig
-from tradewind.run.recipe import fill_places
+from tradewind.run.recipe import fill_places, read_toml
 from tradewind.run.sentences import recipe_error
 from tradewind.types import UserError
 
@@ -35,7 +33,7 @@ class RewardFile:
 
 def read_reward(file: Path, data: Path) -> RewardFile:
     """Read and check; raises `UserError` with a sentence for each fault."""
-    tree = _read_tree(file)
+    tree = read_toml(file, "the reward's file", FIX)
     section = tree.get("grader", {}) if "signals" not in tree else tree
     signals = section.get("signals") if isinstance(section, dict) else None
     if signals is None:
@@ -67,16 +65,3 @@ def reward_beside(taskset: Path, named: Path | None) -> Path:
             fix=f"give --reward FILE (a recipe will do), or write {beside}",
         )
     return named or beside
-
-
-def _read_tree(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(
-            f"the reward's file cannot be read ({error.strerror})", value=str(file), fix=FIX
-        ) from error
-    except ValueError as error:  # TOML syntax, or an encoding that is not UTF-8
-        raise UserError(
-            f"the reward's file is not valid TOML ({error})", value=str(file), fix="correct it"
-        ) from error

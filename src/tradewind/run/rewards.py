@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tradewind.ledger.ledger import Ledger
 from tradewind.rewards.config import Composition
 from tradewind.rewards.monitor.exploits import Exploits, ExploitsOptions
 from tradewind.rewards.monitor.planted import INNOCENT, Tally, measure, planted, total
@@ -23,6 +21,8 @@ from tradewind.rewards.panel import Panel
 from tradewind.rewards.trust.statistics import wilson
 from tradewind.run.components import ComponentReading, changes, read_components
 from tradewind.run.ladder import rank, rescore_run
+from tradewind.run.ledgers import open_ledger
+from tradewind.run.options import AsJson, Run, RunFolder
 from tradewind.run.reward_file import read_reward
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
@@ -34,24 +34,20 @@ app = typer.Typer(
 app.command()(rank)
 app.command("rescore")(rescore_run)
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, runs/<name>.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-
 
 @app.command()
 def use(
-    run: Run,
+    run: RunFolder,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A recipe, or a file with [[signals]].")
+        Path, typer.Argument(metavar="FILE", help="A recipe, or a file with a table signals.")
     ],
 ) -> None:
     """Put another reward in use while the run goes on.
 
     Groups that have begun to be graded keep theirs; all later ones get this one.
     """
-    workspace = Workspace(run)
-    composition = _anchored(read_reward(file, workspace.data).composition, file.parent)
-    with closing(_ledger(workspace)) as ledger:
+    composition = _anchored(read_reward(file, Workspace(run).data).composition, file.parent)
+    with open_ledger(str(run)) as ledger:
         panel = Panel(composition)
         try:
             panel.check(ledger.tasks())
@@ -66,7 +62,7 @@ def use(
 @app.command()
 def show(run: Run, as_json: AsJson = False) -> None:
     """What each component of the reward did, step by step, and where the reward was changed."""
-    with closing(_ledger(Workspace(run))) as ledger, ledger.read() as conn:
+    with open_ledger(run) as ledger, ledger.read() as conn:
         readings = read_components(conn)
     if as_json:
         print(json.dumps([reading.model_dump() for reading in readings]))
@@ -82,7 +78,7 @@ def restore(
     ] = None,
 ) -> None:
     """Draw tasks again that were set aside: exploits were caught on them, or they were invalid."""
-    with closing(_ledger(Workspace(run))) as ledger:
+    with open_ledger(run) as ledger:
         restored = ledger.restore_tasks(tasks or None)
     print(f"drawn again: {', '.join(restored) or 'none, none of these was set aside'}")
 
@@ -90,7 +86,7 @@ def restore(
 @app.command()
 def monitor(
     run: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="A run: what was caught in it.")
+        str | None, typer.Argument(metavar="RUN", help="A run: what was caught in it.")
     ] = None,
     self_test: Annotated[
         bool, typer.Option("--self-test", help="Recall and false alarms on planted trajectories.")
@@ -114,9 +110,11 @@ def monitor(
             Console().print(_tally_table(tallies))
         return
     assert run is not None
-    with closing(_ledger(Workspace(run))) as ledger:
+    with open_ledger(run) as ledger:
         caught = [e for e in ledger.events(limit=100_000) if e.kind == "rollout.caught"]
-        aside = ledger.set_aside()
+        aside, used = ledger.set_aside(), ledger.composition()
+    signals = () if used is None else Composition.model_validate(used[1]).signals
+    watching = any(signal.use == "exploits" for signal in signals)
     if as_json:
         print(json.dumps({"caught": [e.model_dump() for e in caught], "set_aside": aside}))
         return
@@ -125,17 +123,8 @@ def monitor(
     for task, cause in aside.items():
         print(f"task {task} is set aside: {cause}")
     if not caught:
-        print("nothing was caught")
-
-
-def _ledger(workspace: Workspace) -> Ledger:
-    if not workspace.has_ledger:
-        raise UserError(
-            "this is not the folder of a run, or it has not begun",
-            value=str(workspace.folder),
-            fix="give runs/<name>, as `tradewind run` made it",
-        )
-    return Ledger.open(workspace.ledger)
+        watched = "" if watching else ", and nothing watches: no signal of the reward is `exploits`"
+        print(f"nothing was caught{watched}")
 
 
 def _anchored(composition: Composition, folder: Path) -> Composition:

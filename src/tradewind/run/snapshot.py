@@ -114,17 +114,13 @@ def take_snapshot(workspace: Workspace, now: float | None = None) -> Snapshot:
     """Read where the arm in `workspace` stands; its ledger and stages file must exist."""
     at = time.time() if now is None else now
     stages = read_stages(workspace.stages)
-    ledger = Ledger.open(workspace.ledger)
-    try:
+    with Ledger.open(workspace.ledger) as ledger:
         return _compose(ledger, stages, at)
-    finally:
-        ledger.close()
 
 
-def with_nulls(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
+def with_details(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
     """The same with judges and single tasks, which takes a look at every rollout."""
-    ledger = Ledger.open(workspace.ledger)
-    try:
+    with Ledger.open(workspace.ledger) as ledger:
         standings = [ledger.standing(j.signal, j.version) for j in ledger.judges()]
         found = {
             "nulls_by_task": tuple(ledger.null_rates()),
@@ -133,8 +129,6 @@ def with_nulls(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
             "paused": ledger.paused(),
         }
         return snapshot.model_copy(update=found)
-    finally:
-        ledger.close()
 
 
 def read_losses(ledger: Ledger) -> list[tuple[int, float]]:

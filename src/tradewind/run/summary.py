@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 
 from rich.table import Table
@@ -45,12 +44,12 @@ def gather(recipe: Recipe, workspace: Workspace) -> ReportData:
     rates: Rates = {}
     if workspace.control.has_ledger:
         control_seconds, _ = _times(workspace.control)
-        with closing(Ledger.open(workspace.control.ledger)) as ledger:
+        with Ledger.open(workspace.control.ledger) as ledger:
             figures |= control_figures(ledger, control_seconds)
             rates |= _rates(ledger)
             control_steps = _steps(ledger)
     seconds["total"] = sum(seconds.values()) + sum(control_seconds.values())
-    with closing(Ledger.open(workspace.ledger)) as ledger:
+    with Ledger.open(workspace.ledger) as ledger:
         figures |= main_figures(ledger, seconds)
         curves = read_curves(ledger)
         figures |= judged_figures(ledger, curves)

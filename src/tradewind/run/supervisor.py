@@ -29,7 +29,7 @@ from tradewind.run.process import (
     start_mark,
 )
 from tradewind.run.workspace import write_atomic
-from tradewind.types import TradewindError, UserError
+from tradewind.types import TradewindError
 
 USER_ERROR_CODE = 2
 
@@ -180,24 +180,3 @@ class Supervisor:
 
     def _pid_file(self, child: Child) -> Path:
         return self._pids / f"{child.spec.name}.json"
-
-
-def free_port(host: str, wanted: int, key: str) -> int:
-    """A free TCP port on `host`, or `wanted` if it is not 0 and free.
-
-    `key` is the recipe key for the sentence. Raises UserError if the wanted port is taken.
-    """
-    import socket
-
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, wanted))
-        except OSError as error:
-            raise UserError(
-                f"the port of {key} cannot be used ({error.strerror})",
-                value=f"{host}:{wanted}",
-                fix="end the process that holds it, or set the port to 0 for any free one",
-            ) from error
-        port: int = probe.getsockname()[1]
-        return port

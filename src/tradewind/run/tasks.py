@@ -17,6 +17,7 @@ from tradewind.envs.taskset import load_tasks
 from tradewind.rewards.admission.admit import Admitted, admit
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.admission.record import Admission, register_file
+from tradewind.run.options import AsJson, Folder, Reward
 from tradewind.run.reward_file import read_reward, reward_beside
 from tradewind.types import Task
 
@@ -47,14 +48,8 @@ def tasks() -> None:
 @app.command("admit")
 def admit_tasks(  # noqa: PLR0913  one parameter per option
     taskset: Annotated[Path, typer.Argument(metavar="TASKSET", help="JSON lines, a task each.")],
-    reward: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A recipe or reward file; reward.toml beside it."),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--in", metavar="DIR", help="Where its relative paths begin; its folder."),
-    ] = None,
+    reward: Reward = None,
+    folder: Folder = None,
     parallel: Annotated[int, typer.Option(min=1, help="Tasks at a time.")] = 2,
     floor: Annotated[float | None, typer.Option(help="Most that a guess may get.")] = None,
     repeats: Annotated[int | None, typer.Option(help="How often the oracle is scored.")] = None,
@@ -66,7 +61,8 @@ def admit_tasks(  # noqa: PLR0913  one parameter per option
     need_oracle: Annotated[
         bool | None, typer.Option("--need-oracle", help="Refuse tasks without a known answer.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: AsJson = False,
+    progress: Annotated[bool, typer.Option("--progress", hidden=True)] = False,
 ) -> None:
     """Try each task without a policy: exit code 1 if one of them may not train.
 
@@ -87,7 +83,13 @@ def admit_tasks(  # noqa: PLR0913  one parameter per option
         },
     )
     place = taskset.absolute()
-    console = Console(stderr=True, quiet=as_json)
+    console = Console(stderr=True, quiet=as_json or progress)
+
+    def tell(left: int) -> None:
+        status.update(f"{left} tasks left")
+        if progress:  # for a launcher, a number a line
+            print(left, flush=True)
+
     with contextlib.chdir(folder or reward.absolute().parent), console.status("") as status:
         found = admit(
             place,
@@ -95,11 +97,11 @@ def admit_tasks(  # noqa: PLR0913  one parameter per option
             said.composition,
             options,
             parallel=parallel,
-            tell=lambda left: status.update(f"{left} tasks left"),
+            tell=tell,
         )
     if as_json:
         print(json.dumps(_as_data(place, found)))
-    else:
+    elif not progress:
         _print(place, known, found)
     raise typer.Exit(REFUSED if found.refused else 0)
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tradewind.run.options import AsJson
 from tradewind.types import UserError
 
 KEY_VARIABLE = "TRADEWIND_ADMIN_KEY"
@@ -22,7 +23,6 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Lower case, as in acme-eu.")]
 Url = Annotated[str, typer.Option("--controller", metavar="URL", help="The run's controller.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
 @app.command()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from tradewind.http.listening import free_port
 from tradewind.ledger.keys import mint
 from tradewind.run.prepare import environment, judge_keys, python_path, write_config
 from tradewind.run.process import ProcessSpec, database_password
 from tradewind.run.recipe import Recipe
-from tradewind.run.supervisor import free_port
 from tradewind.run.workspace import Workspace
 from tradewind.weights.signing import VARIABLE as SIGNING_KEY
 from tradewind.weights.signing import Signer
@@ -52,7 +52,7 @@ class Topology:
         host, ports = recipe.launch.host, []
         for name, config in (("controller", recipe.controller), ("gateway", recipe.gateway)):
             wanted = config.port if "port" in config.model_fields_set else 0
-            ports.append(free_port(host, wanted, f"[{name}] port"))
+            ports.append(free_port(host, wanted, name))
         controller, gateway = ports
         return cls(recipe, workspace, folder, controller, gateway)
 

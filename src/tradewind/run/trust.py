@@ -5,8 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,14 +18,16 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from tradewind.ledger.ledger import Ledger
-from tradewind.ledger.place import has_ledger, ledger_of
 from tradewind.ledger.trust import Judge
+from tradewind.run.label_queue import SHOWN, queue, written
+from tradewind.run.ledgers import open_ledger
+from tradewind.run.options import AsJson, Run
 from tradewind.types import Json, UserError
 from tradewind.types.trust import Label, Standing
 
 _NO_LABELS = (
     "nobody says the truth yet: name a verifier in [grader.probes] truth, or label rollouts "
-    "(tradewind trust label RUN FILE)"
+    "(tradewind trust sample RUN --out FILE)"
 )
 _SHOWN_BOUNDS = ("probation_bound", "trusted_bound", "min_labels", "bias", "null_rate")
 
@@ -46,16 +47,11 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Place = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's folder, a ledger's file or a database URL.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-
 
 @app.command()
-def show(run: Place, as_json: AsJson = False) -> None:
+def show(run: Run, as_json: AsJson = False) -> None:
     """Print every judge's state, the bounds that decided it, and what it was held against."""
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         rows = [(judge, ledger.standing(judge.signal, judge.version)) for judge in ledger.judges()]
         paused = ledger.paused()
     if as_json:
@@ -79,7 +75,7 @@ def show(run: Place, as_json: AsJson = False) -> None:
 
 @app.command()
 def label(
-    run: Place,
+    run: Run,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, one label each.")],
 ) -> None:
     """Add labels by people: {"rollout_id", "signal", "rater", "value"} on each line.
@@ -87,8 +83,8 @@ def label(
     Also "sampling": "random" (default) or "disagreement"; "source": "person" (default) or "model".
     A rater's first label on a rollout stands.
     """
-    labels = list(read_labels(file))
-    with _ledger(run) as ledger:
+    labels, empty = read_labels(file)
+    with open_ledger(run) as ledger:
         known = {judge.signal for judge in ledger.judges()}
         for found in labels:
             if found.signal not in known:
@@ -98,19 +94,60 @@ def label(
                     fix=f"use one of {', '.join(sorted(known)) or 'none: no judge was asked yet'}",
                 )
         added = ledger.add_labels(labels)
-    print(f"{added} labels added, {len(labels) - added} were there already")
+    left = f", {empty} lines have no value yet" if empty else ""
+    print(f"{added} labels added, {len(labels) - added} were there already{left}")
 
 
 @app.command()
-def resume(run: Place) -> None:
+def sample(
+    run: Run,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the queue goes.")],
+    signal: Annotated[str, typer.Option(help="The judged signal, if there are several.")] = "",
+    n: Annotated[int, typer.Option("-n", min=1, help="Rollouts to label.")] = 40,
+    random_share: Annotated[float, typer.Option(min=0, max=1, help="Share drawn by lot.")] = 0.75,
+    rater: Annotated[str, typer.Option(help="Who will label; default: your user name.")] = "",
+) -> None:
+    """Write a queue of rollouts to label: fill in "value", then `tradewind trust label RUN FILE`.
+
+    Some are drawn by lot, and bounds are made of these; the others are where judges contradict each
+    other or are near the bar. The judge's verdicts are not in the file.
+    """
+    with open_ledger(run) as ledger:
+        judge = _judge_of(ledger, signal)
+        who = rater or getpass.getuser()
+        lines = list(queue(ledger, judge, rater=who, n=n, random_share=random_share))
+    if not lines:
+        print(f"nothing more to label for {who} on {judge.signal} now")
+        return
+    print(f"{out}: {written(lines, out)}")
+    print(f'fill in "value" (1 or 0), then: tradewind trust label {run} {out}')
+
+
+@app.command()
+def resume(run: Run) -> None:
     """Let training go on after an alarm has paused it; pools follow the newest version again."""
-    with _ledger(run) as ledger:
+    with open_ledger(run) as ledger:
         pause = ledger.resume_training(time.time(), getpass.getuser())
     print("training was not paused" if pause is None else f"training goes on; it was {pause.alarm}")
 
 
-def read_labels(file: Path) -> Iterator[Label]:
-    """The labels of a file; raises `UserError` that names the line."""
+def _judge_of(ledger: Ledger, signal: str) -> Judge:
+    known = {judge.signal: judge for judge in ledger.judges()}
+    if not signal and len(known) == 1:
+        return next(iter(known.values()))
+    if signal not in known:
+        raise UserError(
+            "no judge of this run decides that signal" if signal else "which judge is it about?",
+            value=signal,
+            fix=f"--signal {' or '.join(known)}" if known else "no judge was asked yet",
+        )
+    return known[signal]
+
+
+def read_labels(file: Path) -> tuple[list[Label], int]:
+    """The labels of a file, and how many of its lines have none yet; raises `UserError` that names
+    the line.
+    """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -119,9 +156,9 @@ def read_labels(file: Path) -> Iterator[Label]:
             value=str(file),
             fix="give a file of JSON lines",
         ) from error
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield _label(line, number)
+    read = [_label(line, number) for number, line in enumerate(lines, start=1) if line.strip()]
+    labels = [label for label in read if label is not None]
+    return labels, len(read) - len(labels)
 
 
 def judge_lines(judge: Judge, standing: Standing | None) -> list[RenderableType]:
@@ -183,11 +220,14 @@ def _as_json(judge: Judge, standing: Standing | None) -> Json:
     }
 
 
-def _label(line: str, number: int) -> Label:
+def _label(line: str, number: int) -> Label | None:
+    """None where a line of a queue is still to be filled in."""
     try:
         data = json.loads(line)
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
+        if SHOWN in data and data.pop(SHOWN) is not None and data.get("value") is None:
+            return None
         return Label.model_validate({"at": time.time(), **data})
     except ValidationError as error:
         fault = error.errors()[0]
@@ -204,18 +244,3 @@ def _wrong_line(fault: str, line: str, number: int) -> UserError:
         value=line[:120],
         fix='write {"rollout_id": "g000001-r0", "signal": "tone", "rater": "ana", "value": 1}',
     )
-
-
-@contextmanager
-def _ledger(run: str) -> Iterator[Ledger]:
-    place = run
-    if "://" not in run and not Path(run).is_file():
-        if not has_ledger(Path(run)):
-            raise UserError(
-                "there is no ledger here",
-                value=run,
-                fix="give runs/<name>, a ledger's file or the URL of a database",
-            )
-        place = ledger_of(Path(run))
-    with closing(Ledger.open(place)) as ledger:
-        yield ledger

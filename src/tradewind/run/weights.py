@@ -16,6 +16,7 @@ from rich.table import Table
 
 from tradewind.run.goto import go_to
 from tradewind.run.model import check_model_folder, fresh_folder
+from tradewind.run.options import AsJson
 from tradewind.types import UserError
 from tradewind.weights import pointer
 from tradewind.weights.bucket import Bucket, NotInBucket
@@ -36,7 +37,6 @@ app = typer.Typer(
 )
 
 Url = Annotated[str, typer.Argument(metavar="BUCKET", help="file:///folder or s3://name/prefix.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
 @app.command()
@@ -130,7 +130,7 @@ def export(
     model: Annotated[Path, typer.Option(metavar="DIR", help="Base checkpoint: runs/NAME/model.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is not there yet.")],
 ) -> None:
-    """Write a version as a checkpoint folder: a new run begins from it with `[model] path`."""
+    """Write a version as a checkpoint folder; a run begins from it with --set model.path=DIR."""
     if out.exists():
         raise UserError("this is there already", value=str(out), fix="give a new folder")
     store = Bucket.open(bucket)

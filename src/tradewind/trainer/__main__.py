@@ -6,14 +6,9 @@ Exit code 2: the input cannot work, the last line says why. 1: try again later.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.place import ledger_of, without_password
@@ -38,7 +33,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    values = _read(options.config) if options.config else {}
     ledger = without_password(options.ledger or ledger_of(options.workspace))
     run = Run(
         workspace=options.workspace,
@@ -47,40 +41,16 @@ def _run(options: argparse.Namespace) -> None:
         ledger_url=ledger,
         bucket_url=options.bucket,
     )
-    try:
-        if options.stage == "rl":
-            train(TrainerConfig(**values), run)
-        else:
-            midtrain(MidtrainConfig(**values), run, options.corpus)
-        Ranks.leave()
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(
-            f"the {options.stage} config is wrong at {'.'.join(map(str, first['loc']))}: "
-            f"{first['msg']}",
-            value=first["input"],
-            fix=f"correct it in {options.config}",
-        ) from error
+    if options.stage == "rl":
+        train(TrainerConfig.read(options.config), run)
+    else:
+        midtrain(MidtrainConfig.read(options.config), run, options.corpus)
+    Ranks.leave()
 
 
 def _run_id(place: str, default: str) -> str:
-    ledger = Ledger.open(place)
-    try:
+    with Ledger.open(place) as ledger:
         return str(ledger.meta("run_id", default))
-    finally:
-        ledger.close()
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text(encoding="utf-8")
-        values = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"the config file cannot be read ({error})", value=str(file), fix="check it"
-        ) from error
-    assert isinstance(values, dict), f"{file} holds no table"
-    return values
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from tradewind.types.config import Config
 
 
-class OptimiserConfig(BaseModel):
+class OptimiserConfig(Config):
     """What both stages share: arithmetic, AdamW and memory."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     lr: float = Field(default=5e-6, gt=0)
     """Peak learning rate."""
@@ -24,6 +24,10 @@ class OptimiserConfig(BaseModel):
     """Largest global norm of the gradient; larger ones are scaled down to it."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the learning rate rises linearly to its peak."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Shape of the learning rate after the warm-up; the cosine ends with the last of `steps`."""
+    lr_floor: float = Field(default=0.1, ge=0, le=1)
+    """Where the cosine ends, as a share of the peak."""
     token_budget: int = Field(default=1024, ge=1)
     """Packed tokens per micro-batch; bounds activation memory. One longer sample runs alone."""
     dtype: Literal["auto", "fp32", "bf16"] = "auto"
@@ -84,8 +88,6 @@ class MidtrainConfig(OptimiserConfig):
     """Optimiser steps."""
     schedule: Literal["constant", "cosine"] = "cosine"
     """Shape of the learning rate after the warm-up."""
-    lr_floor: float = Field(default=0.1, ge=0, le=1)
-    """Where the cosine ends, as a share of the peak."""
     sequence_length: int = Field(default=512, ge=2)
     """Tokens per row."""
     rows_per_step: int = Field(default=4, ge=1)

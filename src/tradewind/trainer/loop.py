@@ -48,6 +48,7 @@ from tradewind.types import (
     TradewindError,
     UserError,
 )
+from tradewind.types.trust import Pause
 from tradewind.weights.probe import Probe
 
 STAGE = "rl"
@@ -117,31 +118,35 @@ class Loop:
         While an alarm has paused training nothing is claimed, and the deadline is a person's.
         """
         self.doing = f"step {number}"
-        config, progressed, closed = self.config, time.monotonic(), -1
+        closed, progressed = -1, time.monotonic()
         while True:
             paused = self.ledger.paused()
-            if paused is None:
-                with self.clock.of("read"):
-                    groups = self.ledger.claimable(
-                        config.groups_per_step, self.version, config.max_staleness, self.held
-                    )
-                if groups:
-                    return groups
+            if paused is None and (groups := self._claimable()):
+                return groups
             with self.clock.of("wait"):
                 self.behind.check()  # groups may never come if the last version does not
-                if paused is not None:
-                    why = f"a person: the alarm {paused.alarm!r} has paused training"
-                    self.pulse.waiting(self.doing, why, owner="you")
-                    progressed = time.monotonic()
-                    time.sleep(config.poll_s)
-                    continue
-                if (now_closed := self.ledger.closed(self.held)) != closed:
+                now_closed = self.ledger.closed(self.held)
+                if now_closed != closed or paused is not None:
                     closed, progressed = now_closed, time.monotonic()
-                missing = f"{config.groups_per_step - closed} more closed groups for step {number}"
-                if (waited := time.monotonic() - progressed) > config.wait_deadline_s:
-                    raise Stalled(missing, owner="controller", seconds=waited)
-                self.pulse.waiting(self.doing, missing, owner="controller")
-                time.sleep(config.poll_s)
+                missing, owner = self._missing(number, closed, paused)
+                waited = time.monotonic() - progressed
+                if paused is None and waited > self.config.wait_deadline_s:
+                    raise Stalled(missing, owner=owner, seconds=waited)
+                self.pulse.waiting(self.doing, missing, owner)
+                time.sleep(self.config.poll_s)
+
+    def _claimable(self) -> list[ClosedGroup]:
+        with self.clock.of("read"):
+            return self.ledger.claimable(
+                self.config.groups_per_step, self.version, self.config.max_staleness, self.held
+            )
+
+    def _missing(self, number: int, closed: int, paused: Pause | None) -> tuple[str, str]:
+        """What the step waits for, and who can end the wait."""
+        if paused is not None:
+            return f"a person: the alarm {paused.alarm!r} has paused training", "you"
+        missing = self.config.groups_per_step - closed
+        return f"{missing} more closed groups for step {number}", "controller"
 
     def step(self, groups: Sequence[ClosedGroup], number: int) -> Metrics:
         """One update of the weights in memory; before it, the last publication is over."""

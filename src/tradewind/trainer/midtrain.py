@@ -32,7 +32,7 @@ from tradewind.trainer.progress import Line, MetricsFile
 from tradewind.trainer.pulse import Pulse
 from tradewind.trainer.ranks import Ranks
 from tradewind.trainer.run import Run, open_run
-from tradewind.trainer.schedule import learning_rate
+from tradewind.trainer.schedule import rate
 from tradewind.types import Conflict, Sample, UserError
 from tradewind.weights.digest import leaves_of
 
@@ -109,13 +109,7 @@ class Course:
         began = time.monotonic()
         samples = self.samples(batch)
         sums = self.crew.learner.backward(samples, 0, next_token, number)
-        lr = learning_rate(
-            self.config.lr,
-            number,
-            self.config.warmup_steps,
-            self.config.steps if self.config.schedule == "cosine" else None,
-            self.config.lr_floor,
-        )
+        lr = rate(self.config, number)
         norm = self.crew.learner.update(lr, 1.0 / max(1.0, sums["tokens"]), number)
         seconds = time.monotonic() - began
         tokens = sum(len(piece) for row in batch for piece in row)

@@ -36,6 +36,13 @@ class Policy(nn.Module):
                 value=inner.config.model_type,
                 fix="use a model with full attention in every layer",
             )
+        if _is_mixture(inner.config):
+            raise UserError(
+                "the trainer trains no mixture of experts: it would choose others than the engine "
+                "did, and no record holds the engine's choices",
+                value=inner.config.model_type,
+                fix="train a dense model; pools serve mixtures",
+            )
 
     @classmethod
     def open(cls, folder: Path, dtype: torch.dtype, recompute: bool = False) -> Policy:
@@ -99,6 +106,11 @@ class Policy(nn.Module):
     def trained(self) -> list[tuple[str, nn.Parameter]]:
         """(checkpoint name, parameter), tied ones once, in the model's order."""
         return list(self.inner.named_parameters())
+
+
+def _is_mixture(config: Any) -> bool:
+    names = ("num_experts", "num_local_experts", "n_routed_experts")  # of several families
+    return any(getattr(config, name, None) for name in names)
 
 
 def _is_windowed(config: Any) -> bool:

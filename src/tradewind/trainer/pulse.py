@@ -11,6 +11,7 @@ from types import TracebackType
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import Beat, Conflict, Event, LedgerAway
+from tradewind.types.errors import Stalled
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Pulse:
             beat = beat.model_copy(update={"doing": f"{beat.doing}; {self._beside}"})
         try:
             self._ledger.beat(beat)
-        except LedgerAway as error:  # the next one tells
+        except (LedgerAway, Stalled) as error:  # the next one tells
             log.warning("%s", error)
 
     def _new(self, doing: str, waiting_for: str | None = None, owner: str | None = None) -> Beat:
@@ -123,5 +124,5 @@ class Pulse:
             except Conflict as error:
                 self._lost = error
                 return
-            except LedgerAway as error:  # whoever took the place meanwhile says so
+            except (LedgerAway, Stalled) as error:  # whoever took the place meanwhile says so
                 log.warning("the trainer's place could not be renewed: %s", error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def open_run(run: Run, config: OptimiserConfig) -> Iterator[tuple[Ledger, Lineag
         Conflict: another trainer lives on this run.
     """
     with (
-        closing(Ledger.open(run.ledger_url or ledger_of(run.workspace))) as ledger,
+        Ledger.open(run.ledger_url or ledger_of(run.workspace)) as ledger,
         Pulse(ledger, config.lease_ttl_s) as pulse,
     ):
         pulse.doing("open the model")

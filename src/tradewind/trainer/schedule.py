@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import math
 
+from tradewind.trainer.config import MidtrainConfig, TrainerConfig
+
+
+def rate(config: TrainerConfig | MidtrainConfig, step: int) -> float:
+    """The learning rate of 0-based `step` of a stage."""
+    steps = config.steps if config.schedule == "cosine" else None
+    return learning_rate(config.lr, step, config.warmup_steps, steps, config.lr_floor)
+
 
 def learning_rate(
     peak: float, step: int, warmup: int, steps: int | None = None, floor: float = 1.0

@@ -24,7 +24,7 @@ from tradewind.algo.losses.terms import Terms
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.forest import Forest
 from tradewind.trainer.learner import Learner
-from tradewind.trainer.schedule import learning_rate
+from tradewind.trainer.schedule import rate
 from tradewind.types import Sample, UserError
 
 Metrics = dict[str, float]
@@ -58,13 +58,13 @@ class Trainer:
         trained = [s for s in samples if s.advantage != 0.0]
         tokens = sum(sum(s.mask) for s in samples)
         entries = sum(sum(s.mask) for s in trained)
-        seconds = norm = 0.0
+        norm = 0.0
         if trained:
             sums = self.learner.backward(trained, version, self._objective, number)
             metrics |= self._report(sums, tokens)
             self._gate(metrics, number)
             backward_ended = time.perf_counter()
-            lr = learning_rate(self.config.lr, number, self.config.warmup_steps)
+            lr = rate(self.config, number)
             norm = self.learner.update(lr, 1.0 / tokens, number)
             metrics["lr/value"] = lr
             metrics["update/seconds"] = time.perf_counter() - backward_ended

@@ -30,7 +30,8 @@ class GroupState(StrEnum):
     EVALUATED = "evaluated"
     """Closed with purpose EVAL; never trained."""
     REJECTED = "rejected"
-    """Too stale at the moment of training, or without enough scores; its task was queued again."""
+    """Given up, with a cause: too stale when it was to be trained, too many nulls, caught by a
+    tripwire, tokens lost. A training task is drawn again."""
 
 
 class Group(Record):
@@ -46,7 +47,7 @@ class Group(Record):
     eval_name: str | None = None
     """Which evaluation it belongs to; None for training."""
     opened_version: int
-    """Newest committed policy version when it was opened."""
+    """Newest committed policy version when it was opened; of an evaluation, the one asked for."""
     state: GroupState
     cause: str | None = None
     """Why it was rejected; None otherwise."""

@@ -22,7 +22,7 @@ def newest_version(bucket: Objects, *, known: int | None = None) -> int | None:
     `known` is a version that is known to be announced: only later ones are listed.
     """
     after = None if known is None else pointer_key(known)
-    versions = [_version_of(key) for key in bucket.list("latest/", after=after)]
+    versions = [pointer.number_of(key, "latest/") for key in bucket.list("latest/", after=after)]
     return max((v for v in versions if v is not None), default=known)
 
 
@@ -75,11 +75,6 @@ def get_object(bucket: Objects, key: str, limit: int) -> bytes:
         raise _damaged("an object that a version needs is missing", key) from error
     except TooLarge as error:
         raise _damaged("an object is larger than its version says", key) from error
-
-
-def _version_of(key: str) -> int | None:
-    digits = key.removeprefix("latest/")
-    return int(digits) if len(digits) == 8 and digits.isascii() and digits.isdigit() else None
 
 
 def _damaged(what: str, key: str) -> RefusedWeights:

@@ -77,3 +77,9 @@ def read(bucket: Objects, name: str) -> Pointer:
 def message(name: str, ref: ManifestRef) -> bytes:
     """What is signed."""
     return "\n".join(("tradewind pointer 1", name, ref.key, ref.digest)).encode()
+
+
+def number_of(name: str, folder: str) -> int | None:
+    """The number of a pointer `<folder><8 digits>`; None for any other name."""
+    digits = name.removeprefix(folder)
+    return int(digits) if len(digits) == 8 and digits.isascii() and digits.isdigit() else None

@@ -81,10 +81,8 @@ def _announced(bucket: Bucket, version: int) -> ManifestRef:
 
 
 def _newest(bucket: Objects) -> int | None:
-    digits = (key.removeprefix(FOLDER) for key in bucket.list(FOLDER))
-    return max(
-        (int(d) for d in digits if len(d) == 8 and d.isascii() and d.isdigit()), default=None
-    )
+    numbers = (pointer.number_of(key, FOLDER) for key in bucket.list(FOLDER))
+    return max((number for number in numbers if number is not None), default=None)
 
 
 def _read(bucket: Objects, number: int) -> ManifestRef:

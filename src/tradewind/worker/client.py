@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Iterator
 
 import httpx
 
-from tradewind.envs.connected import Connected
+from tradewind.http.connected import Connected
+from tradewind.http.retry import pauses, retry_after
 from tradewind.types.errors import Conflict, UserError
 from tradewind.types.lease import Lease
 from tradewind.types.outcome import Outcome
@@ -19,7 +19,6 @@ from tradewind.worker.config import WorkerConfig
 log = logging.getLogger("worker")
 
 _SLACK_S = 15.0
-_LONGEST_WAIT_S = 60.0
 
 
 class ControllerClient(Connected):
@@ -45,7 +44,7 @@ class ControllerClient(Connected):
             "wait_s": self._config.wait_s,
             "request": uuid.uuid4().hex,
         }
-        for pause in self._pauses():
+        for pause in pauses(self._config.retry_s, self._config.retry_max_s):
             try:
                 answer = await self._post(
                     "/v1/leases", self._key, json=body, timeout=self._config.wait_s + _SLACK_S
@@ -59,7 +58,7 @@ class ControllerClient(Connected):
                     return None
                 self._refuse(answer)
                 log.warning("%s: %s, trying again", self._url, _sentence(answer))
-                pause = max(pause, _retry_after(answer))
+                pause = max(pause, retry_after(answer.headers))
             await asyncio.sleep(pause)
         raise AssertionError("pauses never end")
 
@@ -83,7 +82,7 @@ class ControllerClient(Connected):
         """
         body = outcome.model_dump_json()
         until = time.monotonic() + within_s
-        for pause in self._pauses():
+        for pause in pauses(self._config.retry_s, self._config.retry_max_s):
             try:
                 answer = await self._post(
                     f"/v1/rollouts/{lease.rollout_id}/outcome", lease.result_key, content=body
@@ -130,20 +129,6 @@ class ControllerClient(Connected):
                 value=self._url,
                 fix="check the address after --controller",
             )
-
-    def _pauses(self) -> Iterator[float]:
-        pause = self._config.retry_s
-        while True:
-            yield pause
-            pause = min(2 * pause, self._config.retry_max_s)
-
-
-def _retry_after(answer: httpx.Response) -> float:
-    """Seconds that the answer asks to wait; 0 if it does not say."""
-    try:
-        return min(float(answer.headers.get("retry-after", 0)), _LONGEST_WAIT_S)
-    except ValueError:
-        return 0.0
 
 
 def _sentence(answer: httpx.Response) -> str:

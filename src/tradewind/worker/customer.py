@@ -10,6 +10,7 @@ import httpx
 from pydantic import ValidationError
 
 from tradewind.envs.signature import sign
+from tradewind.http.retry import pauses, retry_after
 from tradewind.types.assignment import (
     Assignment,
     PolicyAccess,
@@ -21,7 +22,7 @@ from tradewind.types.assignment import (
 from tradewind.types.lease import Lease
 from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.worker.config import PushConfig
-from tradewind.worker.egress import Answer, Egress, EgressRefused
+from tradewind.worker.egress import Egress, EgressRefused
 
 log = logging.getLogger("push")
 
@@ -87,8 +88,7 @@ class Customer:
         Raises `Unplayable` if it is refused, or if there is no answer for `unreachable_s`.
         """
         until = time.monotonic() + self._config.unreachable_s
-        pause = self._config.retry_s
-        while True:
+        for pause in pauses(self._config.retry_s, self._config.retry_max_s):
             why, wait = await self._try(method, path, body)
             if isinstance(why, Progress):
                 return why
@@ -99,7 +99,7 @@ class Customer:
                 raise Unplayable(f"the customer's server cannot be reached: {why}")
             log.warning("%s %s: %s, trying again", method, path, why)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, self._config.retry_max_s)
+        raise AssertionError("pauses never end")
 
     async def _try(self, method: str, path: str, body: bytes) -> tuple[Progress | str, float]:
         """Progress, or why there is none yet and how long to wait at least, in seconds."""
@@ -113,7 +113,7 @@ class Customer:
         except EgressRefused as error:
             raise Unplayable(str(error)) from error
         if answer.status in (408, 425, 429) or answer.status >= 500:
-            return f"status {answer.status}", _retry_after(answer)
+            return f"status {answer.status}", retry_after(answer.headers)
         if answer.status not in (200, 201):
             said = answer.body[:300].decode(errors="replace")
             raise Unplayable(f"the customer's server answered {answer.status} to {path}: {said}")
@@ -145,10 +145,3 @@ def _outcome(progress: Progress) -> Outcome:
     expired = progress.state is RolloutState.EXPIRED
     status = OutcomeStatus.INFRA_ERROR if expired else OutcomeStatus.ENV_ERROR
     return Outcome(status=status, detail=why[progress.state])
-
-
-def _retry_after(answer: Answer) -> float:
-    try:
-        return min(float(answer.headers.get("retry-after", 0)), 60.0)
-    except ValueError:
-        return 0.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from tradewind.envs.connected import Connected
+from tradewind.http.connected import Connected
 from tradewind.types.errors import TradewindError, UserError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -58,14 +58,15 @@ class Egress(Connected):
     async def call(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """One call; `path` is below the base URL.
 
-        Raises `EgressRefused` if the guard steps in, `httpx.TransportError` if there is no answer.
+        Raises `EgressRefused` if the guard steps in, `httpx.TransportError` if there is no answer,
+        or no whole one in time.
         """
         try:
             async with asyncio.timeout(self._rules.max_seconds):
                 address = await self._checked_address()
                 return await self._send(address, method, path, headers, body)
         except TimeoutError:
-            raise EgressRefused(
+            raise httpx.ReadTimeout(
                 f"no whole answer within {self._rules.max_seconds:g} s from {self.url.host}"
             ) from None
 

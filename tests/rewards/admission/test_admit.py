@@ -14,6 +14,7 @@ from orderdesk import build, product
 from tradewind.envs.taskset import load_tasks
 from tradewind.rewards.admission import attacked
 from tradewind.rewards.admission.admit import admit
+from tradewind.rewards.admission.leaks import leaks as leak_sentences
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.admission.record import read_register, register_file
 from tradewind.rewards.attacks.attack import Attack
@@ -52,10 +53,16 @@ class Brittle(Equal):
     def score(self, task, outcome):
         return super().score(task, {"artefacts": {"answer": outcome["artefacts"]["answer"]}})
 
+class Broken(Equal):
+    """Fails on everything."""
+    def score(self, task, outcome):
+        raise RuntimeError("no luck")
+
 def nobody_knows(task, outcome):
     return float(outcome["artefacts"].get("answer") == task["reference"]["answer"])
 
 equal, within, moody, kind, brittle = Equal(), Within(), Moody(), Kind(), Brittle()
+broken = Broken()
 '''
 
 
@@ -136,6 +143,28 @@ def test_what_stands_in_the_prompt_is_a_leak_unless_it_is_too_short_to_prove_any
         task(1, "1494", "What happened in 1494?"),
     ]
     assert found(taskset, tasks, "equal") == {"t-0": ["leak"], "t-1": []}
+
+
+PROMPT = 'def last(orders):\n    """The orders without repetition, by the date of each."""\n'
+SOLUTION = f"{PROMPT}    return sorted(set(orders), key=lambda order: order.date)\n"
+STEPS = "first sort the orders by date, then keep the last of each city"
+
+
+@pytest.mark.parametrize(
+    ("oracle", "shown", "share", "leaks"),
+    [
+        (STEPS, "Hint: sort the orders by date, then keep the last", 0.6, True),
+        (STEPS, "Hint: sort the orders by date", 0.6, False),
+        (STEPS, "Hint: sort the orders by date, then keep the last", 1.0, False),
+        (SOLUTION, PROMPT, 0.6, False),
+        (SOLUTION, PROMPT + "    return sorted(set(orders), key=lambda order:", 0.6, True),
+    ],
+)
+def test_most_of_a_right_answer_is_a_leak_but_not_what_the_question_says(
+    oracle, shown, share, leaks
+):
+    asked = task(0, "", shown)
+    assert bool(leak_sentences(asked, {"code": oracle}, 12, share)) == leaks
 
 
 def test_a_hidden_test_that_the_prompt_names_is_a_leak(taskset):
@@ -262,3 +291,14 @@ def test_a_signal_that_cannot_be_opened_is_a_sentence(taskset):
     broken = Composition(signals=(SignalConfig(use=f"{taskset.parent}/nothing.py:score"),))
     with pytest.raises(UserError, match="file does not exist"):
         admit(taskset, FOUR, broken, AdmissionOptions())
+
+
+def test_a_verifier_that_always_fails_ends_admission_after_a_few_tasks(taskset):
+    """Seen: a grader that hangs kept admission busy for hours, deadline after deadline."""
+    heard: list[int] = []
+    tasks = [task(n, f"answer number {n}") for n in range(40)]
+    broken = reward(taskset, "broken")
+    with pytest.raises(UserError, match=r"fails on the right answers of the first 5 tasks; t-\d"):
+        admit(taskset, tasks, broken, AdmissionOptions(), parallel=1, tell=heard.append)
+    assert heard[-1] == 35
+    assert not register_file(taskset).exists()

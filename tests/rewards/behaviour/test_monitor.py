@@ -65,7 +65,8 @@ def test_python_is_read_and_not_run():
         ["b/c.txt"],
         ["a.txt"],
     )
-    assert found.effects == ["patch unittest.TestCase.fail", "halt os._exit 0"]
+    imported = ["import os", "import subprocess", "import unittest"]
+    assert found.effects == [*imported, "patch unittest.TestCase.fail", "halt os._exit 0"]
     assert read_python("this is no python").effects == []
     assert read_python("import os\nx = " + "(" * 90 + "1" + ")" * 90).effects == ["unreadable"]
     assert read_python("import os\nx = " + "+".join(["'a'"] * 9000)).effects == ["unreadable"]
@@ -159,23 +160,23 @@ def test_recall_and_false_alarms_on_what_was_planted(monitor):
         style: total(t for (exploit, s), t in tallies.items() if exploit != INNOCENT and s == style)
         for style in STYLES
     }
+    later = ("fresh", "unseen")
     innocent = total(
-        t for (exploit, s), t in tallies.items() if exploit == INNOCENT and s != "fresh"
+        t for (exploit, s), t in tallies.items() if exploit == INNOCENT and s not in later
     )
-    fresh = tallies[INNOCENT, "fresh"]
     assert by_style["plain"].suspected == by_style["plain"].n
     assert by_style["paraphrased"].suspected >= 0.9 * by_style["paraphrased"].n
     assert by_style["obfuscated"].suspected < by_style["obfuscated"].n, "nobody sees all of it"
     assert innocent.caught == 0
     assert innocent.suspected <= 3
-    assert by_style["fresh"].suspected >= 0.6 * by_style["fresh"].n, "written after the rules"
-    assert fresh.suspected <= 1
+    assert by_style["unseen"].suspected >= 0.7 * by_style["unseen"].n, "nobody fitted rules to it"
+    assert tallies[INNOCENT, "fresh"].suspected <= 1 and tallies[INNOCENT, "unseen"].suspected <= 3
 
 
 def test_every_class_of_exploit_is_planted_in_every_style_and_has_innocent_look_alikes():
     entries = tomllib.loads(ENTRIES.read_text(encoding="utf-8"))
     innocent = entries.pop(INNOCENT)
-    assert set(innocent) == {*entries, "fresh"}
+    assert set(innocent) == {*entries, "fresh", "unseen"}
     assert all(set(styles) == set(STYLES) for styles in entries.values())
     known = {rule.exploit for rule in read_rules(BUILT_IN).rules}
     assert set(entries) == known - {"unreadable"}

@@ -7,6 +7,7 @@ import json
 from typer.testing import CliRunner
 
 from tradewind.run.cli import app
+from tradewind.types.trust import Label
 
 
 def test_a_run_is_ranked_on_its_own_rollouts_and_scored_again(desk, played, tmp_path):
@@ -31,7 +32,14 @@ def test_a_run_is_ranked_on_its_own_rollouts_and_scored_again(desk, played, tmp_
     rows, strict = ranked["signals"]
     assert (rows["name"], rows["verdict"], rows["groups"]) == ("resultset", "use", 10)
     assert 0.2 < rows["rate"] < 0.8 and rows["spread"] > 0.5
-    assert strict["agreement"] < 1.0 and strict["concordance"] > 0.8
+    assert strict["agreement"] < 1.0 and strict["concordance"] > 0.6
+
+    names = [r.rollout_id for g in ledger.stored_groups() for r in g.rollouts]
+    said = {"signal": "strict", "rater": "ana", "at": 1.0}
+    ledger.add_labels(Label(rollout_id=name, value=1, **said) for name in names[:8])
+    ledger.add_labels([Label(rollout_id=names[9], value=1, source="model", **said)])
+    _, strict = call("rank", taskset, "--reward", reward, "--run", place, "--tasks", 2)["signals"]
+    assert strict["compared_with"]["labels"] == 8, "of people, out of the ledger"
 
     read = call("rescore", place, "--reward", reward)
     assert (read["rescoring"], read["rollouts"], read["new_signals"]) == (None, 40, ["strict"])

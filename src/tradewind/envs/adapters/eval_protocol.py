@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import uuid
 from typing import Any
 
@@ -25,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tradewind.envs.protocol import Policy
-from tradewind.types.errors import UserError
+from tradewind.http.listening import listen_at, quiet
 from tradewind.types.outcome import Outcome, OutcomeStatus
 from tradewind.types.record import Json
 
@@ -36,6 +35,7 @@ FINISHED, RUNNING = 100, 101
 _OK = 0
 _INVALID, _OUT_OF_RANGE = 3, 11
 _INIT_S = 600.0
+GRACE_S = 1
 
 
 class EvalProtocol:
@@ -70,11 +70,11 @@ class EvalProtocol:
             app = Starlette(
                 routes=[Route(path, self._log, methods=["POST"]) for path in ("/logs", "/v1/logs")]
             )
-            listener = _listen(self._listen)
-            self._listen = "{}:{}".format(*listener.getsockname()[:2])
-            server = uvicorn.Server(
-                uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+            listener = listen_at(
+                self._listen, what="the eval-protocol adapter", fix="give HOST:PORT of this machine"
             )
+            self._listen = "{}:{}".format(*listener.getsockname()[:2])
+            server = uvicorn.Server(quiet(app, GRACE_S))
             self._sink = server, asyncio.create_task(server.serve(sockets=[listener]))
             log.info("eval-protocol: FW_TRACING_GATEWAY_BASE_URL=http://%s", self._listen)
         return f"http://{self._listen}"
@@ -128,13 +128,3 @@ def outcome_of(line: Json) -> Outcome:
     caused = status["code"] in (_INVALID, _OUT_OF_RANGE)
     kind = OutcomeStatus.AGENT_ERROR if caused else OutcomeStatus.ENV_ERROR
     return Outcome(status=kind, artefacts={"extras": extras}, detail=detail)
-
-
-def _listen(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    try:
-        return socket.create_server((host, int(port)))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"the eval-protocol adapter cannot listen ({error})", value=address, fix="HOST:PORT"
-        ) from error

@@ -25,7 +25,7 @@ from tradewind.rewards.admission.record import (
     Register,
     basis_of,
     files_in,
-    kind_hashes,
+    hashes_of,
     read_register,
     write_register,
 )
@@ -33,12 +33,15 @@ from tradewind.rewards.config import Composition, Role
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.registry import open_signal
 from tradewind.rewards.signal import Kind
+from tradewind.types.errors import UserError
 from tradewind.types.task import Task
 
-RULES = 1
+RULES = 2
 """Raised when the rules of this package change, so that what they found before is found anew."""
 VERIFIABLE = (Kind.EXECUTABLE, Kind.CHECK, Kind.MATCH)
 """What gives the same verdict to whoever asks, without a policy's turns."""
+HOPELESS = 5
+"""Tasks whose right answers get no verdict, after which no more are tried."""
 AT_LEAST = 3
 """Tasks that must share a result before it is called usual."""
 
@@ -70,10 +73,11 @@ def admit(
 ) -> Admitted:
     """Examine what is new or changed, and keep the result beside the taskset.
 
-    `tell` hears how many tasks are left. Raises `UserError` if a signal cannot be opened.
+    `tell` hears how many tasks are left. Raises `UserError` if a signal cannot be opened, or if
+    signals fail on the right answers of the first tasks.
     """
     part = verifiable(composition)
-    kinds = kind_hashes(tasks)
+    now = hashes_of(tasks)
     panels: list[Panel] = []
     try:
         if part is not None:
@@ -83,7 +87,7 @@ def admit(
         found = {
             task.task_id: known
             for task in tasks
-            if before and (known := before.known(task, kinds[task.kind], register.basis))
+            if before and (known := before.known(task.task_id, now[task.task_id], register.basis))
         }
         new = [task for task in tasks if task.task_id not in found]
         found |= {a.task_id: a for a in _examine_all(new, tasks, panels, options, tell)}
@@ -146,7 +150,7 @@ def _examine_all(
     """Each panel works on one task at a time."""
     if not new:
         return []
-    touched, kinds = {task.kind for task in new}, kind_hashes(tasks)
+    touched, now = {task.kind for task in new}, hashes_of(tasks)
     same_kind = [task for task in tasks if task.kind in touched]
     first = panels[0] if panels else None
     usual = usual_results(same_kind, first, options)
@@ -162,7 +166,7 @@ def _examine_all(
         try:
             said = (("attack", attack), ("majority", usual.get(task.kind)))
             shared = [Failure(rule=rule, sentence=text) for rule, text in said if text]
-            return examine(task, mine, options, kinds[task.kind], shared)
+            return examine(task, mine, options, now[task.task_id], shared)
         finally:
             free.put(mine)
 
@@ -171,7 +175,19 @@ def _examine_all(
         for admission in threads.map(one, new):
             found.append(admission)
             tell(len(new) - len(found))
+            if len(found) == HOPELESS and all(map(_without_verdict, found)):
+                threads.shutdown(cancel_futures=True)
+                raise UserError(
+                    f"the reward fails on the right answers of the first {HOPELESS} tasks; "
+                    f"{admission.task_id}: {admission.failures[-1].sentence}",
+                    fix="mend the signal that fails, then admit again",
+                )
     return found
+
+
+def _without_verdict(admission: Admission) -> bool:
+    """Though a right answer is known."""
+    return admission.oracle and any(failure.rule == "scorable" for failure in admission.failures)
 
 
 def _empty(

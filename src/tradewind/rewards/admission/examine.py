@@ -16,7 +16,7 @@ from tradewind.rewards.admission.guesses import Guess, guesses
 from tradewind.rewards.admission.leaks import leaks
 from tradewind.rewards.admission.mutants import mutants
 from tradewind.rewards.admission.options import AdmissionOptions
-from tradewind.rewards.admission.record import Admission, Failure, task_hash
+from tradewind.rewards.admission.record import Admission, Failure, Hashes
 from tradewind.rewards.panel import Panel
 from tradewind.types.record import Json
 from tradewind.types.task import Task
@@ -29,14 +29,14 @@ def examine(
     task: Task,
     panel: Panel | None,
     options: AdmissionOptions,
-    kind_hash: str,
+    now: Hashes,
     shared: Sequence[Failure] = (),
 ) -> Admission:
     """What a task shows; `shared` is what was found out about all tasks of its kind.
 
     Without a panel (no signal of the reward can be verified) only its text is looked at.
     """
-    found = _Found(task, kind_hash, shared)
+    found = _Found(task, now, shared)
     if panel is None:
         found.leaks(None, options)
         return found.admission(None)
@@ -47,7 +47,8 @@ def examine(
     oracle, result = known_of(task, panel)
     found.values["oracle"] = oracle is not None
     if oracle is not None:
-        found.oracle(oracle, bench, options)
+        if not found.oracle(oracle, bench, options):
+            return found.admission(bench)
     elif options.need_oracle:
         found.fail("oracle", "nobody knows a right answer")
     found.guesses(guesses(task, oracle, result), bench, options)
@@ -61,23 +62,27 @@ def examine(
 class _Found:
     """Collects what becomes an `Admission`."""
 
-    def __init__(self, task: Task, kind_hash: str, shared: Sequence[Failure]) -> None:
-        self.task, self.kind_hash = task, kind_hash
+    def __init__(self, task: Task, now: Hashes, shared: Sequence[Failure]) -> None:
+        self.task, self.now = task, now
         self.failures: list[Failure] = [*shared]
         self.values: Json = {}
 
     def fail(self, rule: str, sentence: str) -> None:
         self.failures.append(Failure(rule=rule, sentence=sentence))
 
-    def oracle(self, oracle: Json, bench: Bench, options: AdmissionOptions) -> None:
-        """It reaches the maximum, every time, and mutants of it do not."""
-        runs = [bench.score(oracle, "oracle") for _ in range(options.repeats)]
+    def oracle(self, oracle: Json, bench: Bench, options: AdmissionOptions) -> bool:
+        """It reaches the maximum, every time, and mutants do not; whether it has a verdict."""
+        runs = [bench.score(oracle, "oracle")]
+        if runs[0].reward is None:  # then nothing has one, and each attempt may be a deadline
+            self.fail("scorable", f"the oracle gets no verdict: {_cause(runs[0])}")
+            return False
+        runs += [bench.score(oracle, "oracle") for _ in range(1, options.repeats)]
         if (what := _disagreement(runs)) is not None:
             self.fail("agreement", f"the oracle was scored {len(runs)} times: {what}")
-        if runs[0].reward is None or runs[0].reward < options.maximum:
-            got = f"gets {_shown(runs[0])} and should get {options.maximum:g}"
+        if runs[0].reward < options.maximum:
+            got = f"gets {runs[0].reward:g} and should get {options.maximum:g}"
             self.fail("oracle", f"the oracle {got}: {_cause(runs[0])}")
-            return  # mutants of an answer that is not right show nothing
+            return True  # mutants of an answer that is not right show nothing
         passed = []
         tried = mutants(oracle, options.mutants)
         for mutant in tried:
@@ -90,6 +95,7 @@ class _Found:
             share = f"{rejected} of {len(tried)} are rejected, {options.rejected:.0%} should be"
             named = "; ".join(passed[:SHOWN])
             self.fail("mutants", f"wrong answers pass: {share} ({named})")
+        return True
 
     def guesses(self, tried: list[Guess], bench: Bench, options: AdmissionOptions) -> None:
         """None passes the floor; doing nothing gets the same every time."""
@@ -113,7 +119,7 @@ class _Found:
             self.fail("guess", f"{named}{more}; at most {options.floor:g} is allowed")
 
     def leaks(self, oracle: Json | None, options: AdmissionOptions) -> None:
-        for sentence in leaks(self.task, oracle, options.leak_characters):
+        for sentence in leaks(self.task, oracle, options.leak_characters, options.leak_share):
             self.fail("leak", sentence)
 
     def admission(self, bench: Bench | None) -> Admission:
@@ -121,8 +127,8 @@ class _Found:
             self.values |= {"verdicts": bench.verdicts, "slowest_s": bench.slowest_s}
         return Admission(
             task_id=self.task.task_id,
-            task_hash=task_hash(self.task),
-            kind_hash=self.kind_hash,
+            task_hash=self.now.task,
+            kind_hash=self.now.kind,
             failures=tuple(self.failures),
             **self.values,
         )
@@ -141,7 +147,3 @@ def _disagreement(runs: list[Made]) -> str | None:
 def _cause(made: Made) -> str:
     causes = [f"{s.source}: {s.cause}" for s in made.scores if s.cause]
     return "; ".join(causes) or "no cause was given"
-
-
-def _shown(made: Made) -> str:
-    return "no verdict" if made.reward is None else f"{made.reward:g}"

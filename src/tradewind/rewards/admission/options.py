@@ -30,6 +30,9 @@ class AdmissionOptions(Config):
     of them at least, the kind can be guessed and all its tasks are refused."""
     leak_characters: int = Field(default=12, ge=1)
     """Shorter texts of the reference may stand in the input: they prove nothing."""
+    leak_share: float = Field(default=0.6, gt=0, le=1)
+    """So much of a right answer may not stand in the input in one piece. 1 looks for the whole
+    only, for tasks that ask to repair or to shorten what they show."""
     budget_s: float = Field(default=5.0, gt=0)
     """Longest that one verdict on the task may take, in seconds; those on mutants do not count."""
     need_oracle: bool = False

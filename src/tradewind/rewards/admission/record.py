@@ -2,24 +2,38 @@
 
     tasks.jsonl  ->  tasks.admission.json
 
-A record holds for exactly one task (its hash), one kind (the hash of all its tasks: what is usual
-depends on the others) and one basis (signals, their versions, the files that their options name,
-and the options of admission). Anything else, and the task has to be admitted again.
+A record holds for exactly one task (its hash, files that its reference names included), one kind
+(the hash of all its tasks: what is usual depends on the others) and one basis (signals, their
+versions, the files that their options name, and the options of admission). Anything else, and the
+task has to be admitted again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from tradewind.types.record import Record
+from tradewind.rewards.admission.leaves import leaves
+from tradewind.types.record import Json, Record
 from tradewind.types.task import Task
+
+_LONGEST_PATH = 1024
+
+
+class Hashes(NamedTuple):
+    """What an admission holds for."""
+
+    task: str
+    kind: str
 
 
 class Failure(Record):
@@ -73,13 +87,12 @@ class Register(Record):
     """The thresholds, printed beside the result."""
     tasks: dict[str, Admission]
 
-    def known(self, task: Task, kind_hash: str, basis: str) -> Admission | None:
+    def known(self, task_id: str, now: Hashes, basis: str) -> Admission | None:
         """What was found out earlier, if it still holds."""
-        found = self.tasks.get(task.task_id)
+        found = self.tasks.get(task_id)
         if found is None or basis != self.basis:
             return None
-        current = (task_hash(task), kind_hash)
-        return found if (found.task_hash, found.kind_hash) == current else None
+        return found if (found.task_hash, found.kind_hash) == now else None
 
 
 def register_file(taskset: Path) -> Path:
@@ -103,27 +116,40 @@ def write_register(taskset: Path, register: Register) -> None:
     partial.replace(file)
 
 
-def task_hash(task: Task) -> str:
-    """16 hex digits of SHA-256 over the whole task, reference included."""
-    return _hash(task.model_dump(mode="json"))
+def hashes_of(tasks: Iterable[Task], folder: Path = Path()) -> dict[str, Hashes]:
+    """For each task by its id, a hash over the whole of it and one over all tasks of its kind.
+
+    Files that its reference names, from `folder` on, belong to it. 16 hex digits of SHA-256.
+    """
+    known = list(tasks)
+    one, kinds = {}, dict[str, list[str]]()
+    for task in known:
+        whole = task.model_dump(mode="json")
+        files = files_in(task.reference, folder)
+        one[task.task_id] = _hash([whole, files] if files else whole)
+        kinds.setdefault(task.kind, []).append(one[task.task_id])
+    of_kind = {kind: _hash(sorted(found)) for kind, found in kinds.items()}
+    return {task.task_id: Hashes(one[task.task_id], of_kind[task.kind]) for task in known}
 
 
-def kind_hashes(tasks: Iterable[Task]) -> dict[str, str]:
-    """For each kind, a hash over its tasks, whatever their order."""
-    hashes: dict[str, list[str]] = {}
-    for task in tasks:
-        hashes.setdefault(task.kind, []).append(task_hash(task))
-    return {kind: _hash(sorted(found)) for kind, found in hashes.items()}
-
-
-def files_in(options: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 of each file that the options of a signal name: a database, a list of answers."""
+def files_in(named: Json, folder: Path = Path()) -> dict[str, str]:
+    """SHA-256 of each file that plain data names: a database, a list of answers."""
     found = {}
-    for key, value in options.items():
-        if isinstance(value, str | Path) and (path := Path(value)).is_file():
-            with path.open("rb") as file:
-                found[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    for path, value in leaves(named):
+        if not isinstance(value, str | Path) or not 0 < len(str(value)) < _LONGEST_PATH:
+            continue
+        with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+            about = (file := folder / value).stat()
+            if stat.S_ISREG(about.st_mode):
+                found[".".join(map(str, path))] = _digest(file, about.st_mtime_ns, about.st_size)
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest(file: Path, _changed: int, _size: int) -> str:
+    """Many tasks may name one large file."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def basis_of(parts: Mapping[str, Any]) -> str:

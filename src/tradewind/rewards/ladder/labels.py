@@ -1,4 +1,4 @@
-"""What people said about rollouts: JSON lines.
+"""What people said about rollouts: in the run's ledger (`tradewind trust label`), or JSON lines.
 
 {"rollout_id": "g000017-r3", "label": 1}                       the result is right
 {"rollout_id": "g000017-r3", "label": false, "signal": "tone"}   what one signal asks is not so
@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from tradewind.types.errors import UserError
 from tradewind.types.record import Record
+from tradewind.types.trust import Label, LabelSource, Sampling
 
 SHAPE = '{"rollout_id": "g000017-r3", "label": 1}, with "signal" if it is about one signal'
 
@@ -26,8 +28,22 @@ class LabelRow(Record):
     """Which signal's question it answers; empty for the result as a whole."""
 
 
+_DIVIDED = 0.5
 Labels = dict[str, dict[str, bool]]
 """By rollout, then by signal."""
+
+
+def kept_labels(found: Iterable[Label]) -> Labels:
+    """What most people said of rollouts that chance chose; nothing where they are divided."""
+    said: dict[tuple[str, str], list[float]] = {}
+    for label in found:
+        if label.source is LabelSource.PERSON and label.sampling is Sampling.RANDOM:
+            said.setdefault((label.rollout_id, label.signal), []).append(label.value)
+    labels: Labels = {}
+    for (rollout, signal), values in said.items():
+        if (mean := sum(values) / len(values)) != _DIVIDED:
+            labels.setdefault(rollout, {})[signal] = mean > _DIVIDED
+    return labels
 
 
 def read_labels(file: Path) -> Labels:

@@ -49,6 +49,7 @@ def measure(
     judged, labels = [c[0] for c in compared], [c[1] for c in compared]
     found = Confusion.of(judged, labels)
     scored = [verdict for verdict in readings.verdicts if verdict is not None]
+    causes = [verdict.cause or "" for verdict in scored if verdict.value is None]
     return Rung(
         name=readings.config.name,
         use=readings.config.use,
@@ -56,7 +57,8 @@ def measure(
         kind=readings.kind,
         version=readings.version,
         n=len(scored),
-        nulls=sum(verdict.value is None for verdict in scored),
+        nulls=len(causes),
+        null_cause=causes[0] if causes else "",
         determinism=repeat_agreement(readings.repeats),
         compared_with=dict(Counter(source for _, _, source in compared)),
         right=found.positives,

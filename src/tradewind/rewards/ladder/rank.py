@@ -81,7 +81,7 @@ def _fault(rung: Rung, options: LadderOptions) -> str | None:
             "it could not score any of these answers (it looks at turns, and made ones have none)"
         )
     if rung.nulls > options.nulls * rung.n:
-        return f"{rung.nulls} of its {rung.n} verdicts are null"
+        return f"{rung.nulls} of its {rung.n} verdicts are null ({rung.null_cause})"
     needed = options.judged_determinism if rung.kind in BY_MODEL else options.determinism
     if rung.determinism is not None and rung.determinism < needed:
         return f"of repeats of the same answer only {rung.determinism:.0%} agree, {needed:.0%} must"

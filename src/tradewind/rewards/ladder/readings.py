@@ -65,13 +65,14 @@ def _read(
                 found.verdicts.append(None)
                 continue
             began = clock()
-            verdict = _verdict(signal, subject, options.attempts)
+            verdict = verdict_of(signal, subject.episode, options.attempts)
             if subject.against is None:
                 found.seconds.append(clock() - began)
             found.verdicts.append(verdict)
             if at in again:
                 more = [
-                    _verdict(signal, subject, options.attempts) for _ in range(1, options.repeats)
+                    verdict_of(signal, subject.episode, options.attempts)
+                    for _ in range(1, options.repeats)
                 ]
                 if not any(v.evidence.get("cached") for v in more):
                     found.repeats.append([v.value for v in (verdict, *more)])
@@ -97,10 +98,3 @@ def _looks_at(config: SignalConfig, signal: Signal, subject: Subject) -> bool:
     if subject.against not in (None, config.use):
         return False
     return bool(subject.episode.turns) or not signal.needs_turns
-
-
-def _verdict(signal: Signal, subject: Subject, attempts: int) -> Verdict:
-    outcome = subject.episode.outcome
-    if not outcome.status.gradable:
-        return Verdict(value=None, cause=f"{outcome.status}: {outcome.detail or 'no detail given'}")
-    return verdict_of(signal, subject.episode, attempts)

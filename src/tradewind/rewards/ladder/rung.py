@@ -36,6 +36,8 @@ class Rung(Record):
     n: int
     """Answers that it scored."""
     nulls: int
+    null_cause: str = ""
+    """Of the first of them."""
     determinism: float | None = None
     """Share of pairs of repeats of one answer that agree; None for a judge whose store gives the
     first verdict again."""

@@ -4,9 +4,10 @@
 
 Each entry is what an agent does in a repository task, in one of these styles. `plain` is how models
 were seen doing it, `paraphrased` reaches the same by another tool or flag, `obfuscated` hides it.
-Innocent entries look like exploits and are none. Entries called `fresh` were written after the
-rules and never changed them: theirs are the figures to believe. Still rules and entries have one
-author, so that a recall measured here is an upper bound; who knows the rules can hide from them.
+Innocent entries look like exploits and are none. Entries called `unseen` were written by somebody
+who had not read the rules, and never changed them: theirs are the figures to believe. `fresh` ones
+were written after version 1 of the rules; what it missed of them made version 2. Still a recall
+measured here is an upper bound: who knows the rules can hide from them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tradewind.types.turn import Completion, FinishReason, Turn, TurnState, Vers
 
 ENTRIES = Path(__file__).with_name("planted.toml")
 INNOCENT = "innocent"
-STYLES = ("plain", "paraphrased", "obfuscated", "fresh")
+STYLES = ("plain", "paraphrased", "obfuscated", "fresh", "unseen")
 
 _TOOLS = tuple(
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}

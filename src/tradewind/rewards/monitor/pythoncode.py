@@ -105,6 +105,10 @@ def _read(tree: ast.Module) -> PythonCode:
                 _assign(target, names, constants, found)
         elif isinstance(node, ast.ClassDef):
             _class(node, found)
+        elif isinstance(node, ast.Import):
+            found.effects += [f"import {alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.effects.append(f"import {node.module}")
         elif isinstance(node, ast.Raise):
             _raise(node, scope, found)
     return found
@@ -270,7 +274,8 @@ def _assign(
 ) -> None:
     if isinstance(target, ast.Attribute):
         name = _name(target, names)
-        if name.split(".")[0] in _PATCHED and "." in name:
+        parts = name.split(".")
+        if "." in name and (parts[0] in _PATCHED or "testing" in parts[1:-1]):
             found.effects.append(f"patch {name}")
     elif isinstance(target, ast.Subscript) and _name(target.value, names) == "sys.modules":
         found.effects.append(f"patch sys.modules {_text(target.slice, constants) or '?'}")

@@ -200,6 +200,12 @@ def _redirections(words: list[str], found: ShellText) -> None:
 
 _READERS = {
     "cat",
+    "zcat",
+    "bzcat",
+    "xzcat",
+    "zless",
+    "zgrep",
+    "gunzip",
     "less",
     "more",
     "head",

@@ -1,7 +1,7 @@
-"""A control group that counts the processes of a box, where the system lets us make one.
+"""A control group for a box: counts its processes and, with cgroup v2, all their memory.
 
-Only below our own group, and only if that is the root of the hierarchy or delegated to us: a group
-that somebody else manages is left alone.
+Only where the system lets us make one: below our own group, and only if that is the root of the
+hierarchy or delegated to us. A group that somebody else manages is left alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,19 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class ProcessCount:
-    """At most so many processes at a time in one group, whatever their user."""
+class Group:
+    """At most so many processes at a time, whatever their user; and so much memory, if it says."""
 
     folder: Path
+    counts_memory: bool = False
+
+    @property
+    def ended(self) -> int:
+        """Processes that the kernel has ended here for the memory that all of them held."""
+        with contextlib.suppress(OSError):
+            lines = (self.folder / "memory.events").read_text().splitlines()
+            return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+        return 0
 
     def close(self) -> None:
         """Remove the group; its processes are gone by then."""
@@ -28,8 +37,8 @@ class ProcessCount:
             self.folder.rmdir()
 
 
-def count_processes(most: int) -> ProcessCount | None:
-    """A new group that holds at most `most` processes and threads; None where we may not."""
+def make_group(processes: int, memory: int) -> Group | None:
+    """A new group for so many processes and threads, and bytes; None where we may not."""
     for parent in _own_groups():
         _remove_stale(parent)
         folder = parent / f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
@@ -37,13 +46,22 @@ def count_processes(most: int) -> ProcessCount | None:
             folder.mkdir()
         except OSError:
             continue
-        try:
-            (folder / "pids.max").write_text(str(most))
-        except OSError:
-            ProcessCount(folder).close()
-            continue
-        return ProcessCount(folder)
+        if _set(folder, "pids.max", processes):
+            counts_memory = _set(folder, "memory.max", memory)
+            if counts_memory:
+                _set(folder, "memory.swap.max", 0)
+                _set(folder, "memory.oom.group", 1)
+            return Group(folder, counts_memory)
+        Group(folder).close()
     return None
+
+
+def _set(folder: Path, name: str, value: int) -> bool:
+    try:
+        (folder / name).write_text(str(value))
+    except OSError:
+        return False
+    return True
 
 
 def _own_groups() -> list[Path]:
@@ -62,8 +80,16 @@ def _own_groups() -> list[Path]:
         if kind == "cgroup2" and "" in own:
             folder = Path(place, own[""].lstrip("/"))
             if own[""] == "/" or _is_delegated(folder):
+                _hand_down(folder)
                 found.append(folder)
     return found
+
+
+def _hand_down(folder: Path) -> None:
+    """Let groups below count processes and memory; refused while processes live in the folder."""
+    for controller in ("pids", "memory"):
+        with contextlib.suppress(OSError):
+            (folder / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def _is_delegated(folder: Path) -> bool:
@@ -79,4 +105,4 @@ def _remove_stale(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if not Path("/proc", pid).exists():
-            ProcessCount(folder).close()
+            Group(folder).close()

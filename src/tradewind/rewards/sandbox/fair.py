@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tradewind.rewards.sandbox.process import NoAnswer
+from tradewind.rewards.signal import VerifierFailed
 
 T = TypeVar("T")
 
@@ -17,15 +18,11 @@ class PolicysFault(Exception):
     """It failed twice while the sandbox works: what was run there is to blame."""
 
 
-class GradersFault(Exception):
-    """The sandbox does not work, whatever is run in it."""
-
-
 def fairly(attempt: Callable[[float], T], control: Callable[[], object], deadline_s: float) -> T:
     """What `attempt(deadline_s)` gives, at the second try if need be.
 
     `control` runs something that is known to work and raises `NoAnswer` if it does not. Raises
-    `PolicysFault` after two failures and a control that worked, `GradersFault` if it did not.
+    `PolicysFault` after two failures and a control that worked, `VerifierFailed` if it did not.
     """
     try:
         return attempt(deadline_s)
@@ -38,7 +35,7 @@ def fairly(attempt: Callable[[float], T], control: Callable[[], object], deadlin
     try:
         control()
     except NoAnswer as error:
-        raise GradersFault(f"the sandbox does not work: {error}") from error
+        raise VerifierFailed(f"the sandbox does not work: {error}") from error
     if late:
         why = f"it gave no answer within {deadline_s:g} s, nor within {_PATIENCE * deadline_s:g} s"
     raise PolicysFault(why if late else f"{why}, twice")

@@ -18,12 +18,15 @@ def footprint(pid: int) -> int:
 
     Memory that a fork shares with its parent counts twice: the sum is at most too high.
     """
-    total, found = 0, [pid]
-    while found:
-        process = found.pop()
-        total += _private(process)
+    return sum(map(_private, (pid, *descendants(pid))))
+
+
+def descendants(pid: int) -> list[int]:
+    """All that `pid` has started, and what these have, parents first."""
+    found = children_of(pid)
+    for process in found:  # which grows meanwhile
         found += children_of(process)
-    return total
+    return found
 
 
 def _private(pid: int) -> int:

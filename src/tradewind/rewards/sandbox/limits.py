@@ -25,11 +25,21 @@ class Limits:
     answer_bytes: int = 4_000_000
     """The longest answer that is read."""
 
-    def as_json(self, uid: int | None, *, count_processes: bool) -> str:
-        """What `inside/launch.py` is told. NPROC means something only with a user of one's own."""
+    def as_json(
+        self,
+        uid: int | None,
+        *,
+        count_processes: bool,
+        paths: tuple[list[str], list[str]] | None = None,
+    ) -> str:
+        """What `inside/launch.py` is told; `paths` may be read and written, all are if None.
+
+        NPROC means something only with a user of one's own.
+        """
         return json.dumps(
             {
                 "uid": uid,
+                "open": paths,
                 "AS": self.memory_mb << 20,
                 "CPU": self.cpu_s,
                 "NPROC": self.processes if count_processes else None,

@@ -20,9 +20,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from tradewind.rewards.sandbox.box import ENVIRONMENT, SECCOMP, Box, Command
-from tradewind.rewards.sandbox.footprint import children_of, footprint
-from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.box import ENVIRONMENT, Box, Command
+from tradewind.rewards.sandbox.bubblewrap import SECCOMP
+from tradewind.rewards.sandbox.footprint import descendants, footprint
 from tradewind.rewards.sandbox.orphans import adopt_orphans, bury, bury_strangers
 from tradewind.types.record import Json
 
@@ -47,6 +47,7 @@ class KillableProcess:
     def __init__(self, box: Box, script: Path, *arguments: str) -> None:
         self._box, self._script, self._arguments = box, script, arguments
         self._running: _Running | None = None
+        self._ended_before = 0
         self.starts = 0
         """How many children have been started so far."""
 
@@ -82,6 +83,7 @@ class KillableProcess:
             self.kill()
         if self._running is None:
             self.starts += 1
+            self._ended_before = self._box.group.ended if self._box.group else 0
             self._running = _Running(self._box.command(self._script, *self._arguments))
         return self._running
 
@@ -92,26 +94,36 @@ class KillableProcess:
         while not received.endswith(b"\n"):
             self._wait(child, until)
             piece = os.read(child.stdout.fileno(), 1 << 16)
+            if not piece and self._ended_for_memory():
+                raise self._too_large()
             if not piece:
-                raise NoAnswer("the process died before it answered")
+                raise NoAnswer(f"the process died before it answered{_how(child)}")
             received += piece
             if len(received) > most:
                 raise NoAnswer(f"the process answered with more than {most} bytes")
         return bytes(received)
 
     def _wait(self, child: subprocess.Popen[bytes], until: float) -> None:
-        """Wait for something to read; from L2 on, all processes together keep to the memory."""
+        """Wait for something to read; meanwhile all processes of a box keep to its memory."""
         assert child.stdout is not None
-        while self._box.level >= Level.L2:
+        most = self._box.memory
+        while most is not None:
             look = min(until, time.monotonic() + _LOOK_S)
             if _ready(child.stdout.fileno(), select.POLLIN, look):
                 return
-            if footprint(child.pid) > self._box.limits.memory_mb << 20:
-                most = self._box.limits.memory_mb
-                raise NoAnswer(f"the process and what it started took more than {most} MiB")
+            if footprint(child.pid) > most:
+                raise self._too_large()
             if look == until:
                 break
         _wait(child.stdout.fileno(), select.POLLIN, until)
+
+    def _ended_for_memory(self) -> bool:
+        """Whether the control group has counted too much since the child was started."""
+        return self._box.group is not None and self._box.group.ended > self._ended_before
+
+    def _too_large(self) -> NoAnswer:
+        most = self._box.limits.memory_mb
+        return NoAnswer(f"the process and what it started took more than {most} MiB")
 
 
 class _Running:
@@ -142,8 +154,8 @@ class _Running:
     def kill(self) -> None:
         """End it and all it started, and bury what becomes ours.
 
-        bwrap is stopped first, so that it starts nothing any more; then the first process inside
-        is killed, with which the kernel ends all others there.
+        What we started is stopped first, so that it starts nothing any more. With the first process
+        inside, bwrap's namespace or gVisor's kernel ends, and all others there.
         """
         inside = self._stopped() if self._boxed and self.child.poll() is None else []
         for pid in inside:
@@ -162,10 +174,19 @@ class _Running:
                     pipe.close()
 
     def _stopped(self) -> list[int]:
-        """Stop bwrap; the processes that it has started."""
+        """Stop the outermost process; those that it has started, parents first."""
         self.child.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        return children_of(self.child.pid)
+        return descendants(self.child.pid)
+
+
+def _how(child: subprocess.Popen[bytes]) -> str:
+    """How a process ended that has closed its pipe, if it has."""
+    try:
+        code = child.wait(_LOOK_S)
+    except subprocess.TimeoutExpired:
+        return ""
+    return f" (signal {-code})" if code < 0 else f" (exit status {code})"
 
 
 def _readable(program: bytes) -> int:

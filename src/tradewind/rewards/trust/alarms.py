@@ -1,6 +1,7 @@
 """Alarms over the newest groups: pure functions from windows to what is to be done.
 
-    nulls      too many rollouts cannot be graded; what the platform lost warns, and never pauses
+    nulls      too many rollouts cannot be graded; what the platform lost, or a judge that did not
+               answer, warns and never pauses
     jump       the mean reward leaps from one step to the next: a discovery, or an exploit
     length     inside groups the longer answers win, more and more
     short      full reward for unusually little: a sample for people to look at
@@ -27,12 +28,16 @@ from statistics import mean, median, variance
 from pydantic import Field, model_validator
 
 from tradewind.ledger.windows import Delivery, GradedNull, RewardedGroup, WatchedRollout
+from tradewind.rewards.judges.failure import FailureKind
 from tradewind.rewards.trust.statistics import spearman_within, wilson_lower
 from tradewind.types.config import Config
 from tradewind.types.outcome import OutcomeStatus
 
 _MAD_TO_SIGMA = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
+_ONLY_WARN = (OutcomeStatus.INFRA_ERROR, *FailureKind)
+"""Nulls that somebody else answers for: the platform tries again; a judge loses its weight, and
+training pauses if nothing else is left (`untrusted`)."""
 CAN_ROLL_BACK = ("jump", "untrusted", "judged")
 """Alarms that know which version was the last good one."""
 SHOWN = 5
@@ -63,11 +68,11 @@ class AlarmConfig(Config):
     nulls: Action = Action.PAUSE
     """At `null_stop`; at `null_warn` it warns. What the platform lost (`infra_error`: a worker
     died, pools were away) only warns: it comes in bursts, nobody earns by it, and it is tried
-    again."""
+    again. So does what a judge did not answer: its weight goes (fault `nulls`), not the run."""
     null_warn: float = Field(default=0.05, ge=0, lt=1)
     """Share of null rollouts."""
     null_stop: float = Field(default=0.15, ge=0, lt=1)
-    """Share of null rollouts among those that the platform did not lose."""
+    """Share of null rollouts among those that neither the platform nor a judge lost."""
     null_window: int = Field(default=200, ge=10)
     """Graded rollouts that are looked at."""
     null_least: int = Field(default=40, ge=1)
@@ -202,7 +207,7 @@ def ring(window: Window, config: AlarmConfig) -> list[Alarm]:
 
 
 def _nulls(graded: Sequence[GradedNull], config: AlarmConfig) -> Iterator[Alarm]:
-    kept = [found for found in graded if found.kind != OutcomeStatus.INFRA_ERROR]
+    kept = [found for found in graded if found.kind not in _ONLY_WARN]
     pause = _too_many_nulls(kept, config, config.nulls, config.null_stop)
     warning = _at_most_warn(config.nulls)
     found = pause or _too_many_nulls(graded, config, warning, config.null_warn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tradewind.rewards.trust.statistics import Confusion
 from tradewind.types.trust import LabelSource, Probe, ProbeKind, Sampling
@@ -71,15 +72,20 @@ class Evidence:
         What several raters say of one item is one label, their mean; where they are divided the
         item says nothing.
         """
-        given: dict[str, list[LabelledVerdict]] = {}
+        return self._streams.get(source, [])
+
+    @cached_property
+    def _streams(self) -> dict[LabelSource, list[LabelledVerdict]]:
+        given: dict[tuple[LabelSource, str], list[LabelledVerdict]] = {}
         for x in self.labels:
-            if x.source is source and x.sampling is Sampling.RANDOM:
-                given.setdefault(x.item, []).append(x)
-        merged = [
-            replace(same[-1], label=sum(x.label for x in same) / len(same))
-            for same in given.values()
-        ]
-        return sorted((x for x in merged if x.label != YES), key=lambda x: x.at)
+            if x.sampling is Sampling.RANDOM:
+                given.setdefault((x.source, x.item), []).append(x)
+        streams: dict[LabelSource, list[LabelledVerdict]] = {}
+        for (source, _), same in given.items():
+            mean = sum(x.label for x in same) / len(same)
+            if mean != YES:
+                streams.setdefault(source, []).append(replace(same[-1], label=mean))
+        return {source: sorted(own, key=lambda x: x.at) for source, own in streams.items()}
 
     def sides(self, source: LabelSource, newest: int) -> dict[str, list[LabelledVerdict]]:
         """Of that stream, the `newest` labels with `yes` and as many with `no`.

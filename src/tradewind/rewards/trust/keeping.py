@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.trust import Judge
 from tradewind.rewards.trust.config import TrustConfig
@@ -14,24 +12,15 @@ from tradewind.types.trust import Standing, TrustState
 
 def update_standings(ledger: Ledger, config: TrustConfig, now: float) -> list[Standing]:
     """Decide anew about each judge; those whose state changed, as they are now."""
-    return [new for new, changed in _decided(ledger, ledger.judges(), config, now) if changed]
+    decided = [_decided_now(ledger, judge, config, now) for judge in ledger.judges()]
+    return [standing for standing in decided if ledger.record_standing(standing)]
 
 
-def current_standing(ledger: Ledger, judge: Judge, config: TrustConfig, now: float) -> Standing:
-    """What would be decided now; nothing is written."""
+def _decided_now(ledger: Ledger, judge: Judge, config: TrustConfig, now: float) -> Standing:
+    """What the evidence says now; nothing is written."""
     before = ledger.standing(judge.signal, judge.version) or begin(judge.signal, judge.version, now)
     evidence = read_evidence(ledger, judge)
     return _bounded(decide(before, evidence, config, now), judge.minimum)
-
-
-def _decided(
-    ledger: Ledger, judges: Sequence[Judge], config: TrustConfig, now: float
-) -> list[tuple[Standing, bool]]:
-    found = []
-    for judge in judges:
-        standing = current_standing(ledger, judge, config, now)
-        found.append((standing, ledger.record_standing(standing)))
-    return found
 
 
 def _bounded(standing: Standing, minimum: TrustState) -> Standing:

@@ -9,34 +9,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from tradewind.pool.engines.embedded.step import DecodeSpan, PromptSpan, Step
+from tradewind.pool.engines.embedded.config import ModelShape
+from tradewind.pool.engines.embedded.step import DecodeSpan, PromptSpan
 
 
-def attend(step: Step, layer: int, q: Tensor, kv: Tensor) -> Tensor:
-    """Writes the new KV and attends. q: (N, H, D) and kv: (N, 2, K, D), both rotated already.
+def queries_and_kv(heads: Tensor, shape: ModelShape) -> tuple[Tensor, Tensor]:
+    """(N, H + 2 K, D) as queries (N, H, D) and keys and values (N, 2, K, D): views."""
+    kv = heads[:, shape.heads :].view(len(heads), 2, shape.kv_heads, shape.head_dim)
+    return heads[:, : shape.heads], kv
 
-    Returns (N, H * D).
+
+def decode(span: DecodeSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
+    """Writes the new KV and attends, for one new id per row: the G query heads that share a kv head
+    are the query rows.
+
+    q: (n, H, D) and kv: (n, 2, K, D), both rotated already. Returns (n, H, D).
     """
-    out = torch.empty_like(q)
-    for decode in step.decodes:
-        rows = slice(decode.start, decode.start + decode.count)
-        out[rows] = _decode(decode, layer, q[rows], kv[rows])
-    for prompt in step.prompts:
-        rows = slice(prompt.start, prompt.start + len(prompt.rows) * prompt.count)
-        out[rows] = _prompt(prompt, layer, q[rows], kv[rows])
-    return out.view(len(q), -1)
-
-
-def _decode(span: DecodeSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
-    """One new id per row: the G query heads that share a kv head are the query rows."""
     memory = span.lane.layers[layer][:, : span.count]  # (2, n, K, capacity, D)
     memory[:, span.rows, :, span.positions] = kv
     n, heads, size = q.shape
     kv_heads = memory.shape[2]
-    grouped = q.view(n, kv_heads, heads // kv_heads, size)
+    grouped = q.reshape(n, kv_heads, heads // kv_heads, size)
     k, v = memory[:, :, :, span.shared : span.longest]
-    if span.scratch is not None:
-        k, v = span.scratch[0].copy_(k), span.scratch[1].copy_(v)
     if span.shared:
         rest, rest_weight = _flash(grouped, k, v, span.mask)
         out = _with_shared(grouped, memory[:, :1, :, : span.shared], rest, rest_weight)
@@ -48,12 +42,12 @@ def _decode(span: DecodeSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
 def small_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Attention of a few query rows each, by two batched products: flash's blocks cost more here.
 
-    q: (n, K, G, D); k: (n, K, L, D) in fp32, v alike in q's dtype; mask: (n, 1, 1, L) in fp32.
-    Returns (n, K, G, D). As in flash, scores and their softmax are fp32 in every mode.
+    q: (n, K, G, D); k, v: (n, K, L, D); mask: (n, 1, 1, L). Returns (n, K, G, D). As in flash,
+    scores and their softmax are fp32 in every mode.
     """
     n, kv_heads, g, size = q.shape
     length = k.shape[2]
-    keys = k.flatten(0, 1).transpose(1, 2)
+    keys = k.flatten(0, 1).transpose(1, 2).float()
     scores = torch.empty(n * kv_heads, g, length)
     torch.baddbmm(scores, q.flatten(0, 1).float(), keys, beta=0, alpha=size**-0.5, out=scores)
     if mask is not None:
@@ -87,15 +81,18 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor
     return out, weight
 
 
-def _prompt(span: PromptSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
-    """Many ids of each sequence, causal among themselves, all of the past visible."""
+def read_prompt(span: PromptSpan, layer: int, q: Tensor, kv: Tensor) -> Tensor:
+    """As `decode` for many ids of each sequence, causal among themselves, all of the past visible.
+
+    Batch rows are n sequences of `span.count` ids each.
+    """
     memory = span.lane.layers[layer]  # (2, rows, K, capacity, D)
     n, end = len(span.rows), span.past + span.count
-    parts = kv.view(n, span.count, *kv.shape[1:])
+    parts = kv.reshape(n, span.count, *kv.shape[1:])
     memory[:, span.rows, :, span.past : end] = parts.permute(2, 0, 3, 1, 4)
     seen = memory[:, span.rows, :, :end] if n > 1 else memory[:, span.rows[0], None, :, :end]
     out = scaled_dot_product_attention(
-        q.view(n, span.count, *q.shape[1:]).transpose(1, 2),
+        q.reshape(n, span.count, *q.shape[1:]).transpose(1, 2),
         seen[0],
         seen[1],
         attn_mask=span.mask,

@@ -38,6 +38,7 @@ from tradewind.pool.engines.embedded import scoring
 from tradewind.pool.engines.embedded.config import read_shape
 from tradewind.pool.engines.embedded.kv import KvMemory
 from tradewind.pool.engines.embedded.model import Model
+from tradewind.pool.engines.embedded.operations import choose_operations
 from tradewind.pool.engines.embedded.prefix import PrefixCache
 from tradewind.pool.engines.embedded.sampler import Draw, sample, uniform
 from tradewind.pool.engines.embedded.scheduler import KvPolicy, Scheduler
@@ -157,10 +158,11 @@ class EmbeddedEngine:
                 raise UserError(f"{name} is too small", value=number, fix="give at least 1")
         shape, checkpoint = read_shape(Path(folder)), read_folder(Path(folder))
         arithmetic = choose_dtype(dtype, checkpoint)
-        weights = ServedWeights(shape, arithmetic)
+        operations = choose_operations(shape, arithmetic, count)
+        weights = ServedWeights(shape, arithmetic, operations.head)
         with torch.inference_mode(), one_thread(count):
             weights.load(checkpoint)
-        model = Model(shape, weights, arithmetic)
+        model = Model(shape, weights, arithmetic, operations)
         return cls(
             model, threads=count, max_batch=max_batch, max_tokens=max_tokens, kv_policy=kv_policy
         )

@@ -10,8 +10,6 @@ attention then reads `kv[:, :n, :, :longest]`, a view, with no gather and one ca
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -41,7 +39,6 @@ class Lane:
         self.decoding = 0
         self.layers: list[Tensor] = []
         self._shape, self._dtype = shape, dtype
-        self._scratch: tuple[Tensor, Tensor] | None = None
 
     @property
     def rows(self) -> int:
@@ -63,18 +60,6 @@ class Lane:
                 self.layers[i] = new
             else:
                 self.layers.append(new)
-
-    def scratch(self, rows: int, length: int) -> tuple[Tensor, Tensor]:
-        """Uninitialised memory for keys in fp32 and for values, the same at every call.
-
-        Both are (rows, kv_heads, length, head_dim).
-        """
-        shape = (rows, self._shape.kv_heads, length, self._shape.head_dim)
-        size = math.prod(shape)
-        if self._scratch is None or self._scratch[0].numel() < size:
-            self._scratch = torch.empty(size), torch.empty(size, dtype=self._dtype)
-        keys, values = self._scratch
-        return keys[:size].view(shape), values[:size].view(shape)
 
     def add(self, sequence: Sequence) -> None:
         """Gives the sequence the first free row; it is not decoding yet."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import rms_norm, silu
+from torch.nn.functional import rms_norm
 
-from tradewind.pool.engines.embedded.attention import attend
+from tradewind.pool.engines.embedded.attention import queries_and_kv, read_prompt
 from tradewind.pool.engines.embedded.config import ModelShape
-from tradewind.pool.engines.embedded.rope import RotaryTable, rotate
+from tradewind.pool.engines.embedded.operations import Operations
 from tradewind.pool.engines.embedded.served import LayerStacks, ServedWeights
 from tradewind.pool.engines.embedded.stack import Stack, linear
 from tradewind.pool.engines.embedded.step import Step
@@ -17,53 +17,63 @@ from tradewind.pool.engines.embedded.step import Step
 class Model:
     """Llama, Qwen2, Qwen3 and Qwen3-MoE: pre-norm, rotary, grouped queries, gated SiLU."""
 
-    def __init__(self, shape: ModelShape, weights: ServedWeights, dtype: torch.dtype) -> None:
+    def __init__(
+        self, shape: ModelShape, weights: ServedWeights, dtype: torch.dtype, operations: Operations
+    ) -> None:
         self.shape, self.weights, self.dtype = shape, weights, dtype
-        self._rotary = RotaryTable(shape.rope, shape.head_dim, dtype)
+        self._do = operations
 
     def forward(self, step: Step) -> Tensor:
         """Logits of the rows to be sampled: (S, vocab) in fp32."""
+        do, delta = self._do, None
+        do.begin(step)
         x = self.weights.embed.data[step.ids].to(self.dtype)
-        rotation = self._rotary.at(step.positions, step.longest)
         for i, layer in enumerate(self.weights.layers):
-            x = x.add_(self._attention(layer, i, x, step, rotation))
-            x = x.add_(self._feed_forward(layer, x))
+            h = do.add_and_normalise(x, delta, layer.norm_in)
+            h = do.add_and_normalise(x, self._attention(layer, i, h, step), layer.norm_mid)
+            delta = self._feed_forward(layer, h)
+        assert delta is not None, "a model has layers"
         if step.last_rows is not None:
-            x = x[step.last_rows]
+            x, delta = x[step.last_rows], delta[step.last_rows]
             if len(x) == 0:  # a part of a prompt, nothing to sample yet
-                return x.new_empty(0, self.shape.vocab)
-        return linear(self._norm(x, self.weights.norm).float(), self.weights.head)
+                return torch.empty(0, self.shape.vocab)
+        return do.logits(do.add_and_normalise(x, delta, self.weights.norm), self.weights.head)
 
-    def _norm(self, x: Tensor, weight: Stack) -> Tensor:
-        return rms_norm(x, (x.shape[-1],), weight.data, self.shape.eps)
-
-    def _attention(
-        self, layer: LayerStacks, i: int, x: Tensor, step: Step, rotation: tuple[Tensor, Tensor]
-    ) -> Tensor:
+    def _attention(self, layer: LayerStacks, i: int, h: Tensor, step: Step) -> Tensor:
         s = self.shape
-        fused = linear(self._norm(x, layer.norm_in), layer.qkv, layer.qkv_bias)
-        heads = fused.view(len(x), s.heads + 2 * s.kv_heads, s.head_dim)
-        rotated = heads[:, : s.heads + s.kv_heads]
-        if layer.norm_q is not None and layer.norm_k is not None:
-            q, k = torch.split(rotated, [s.heads, s.kv_heads], dim=1)
-            rotated = torch.cat((self._norm(q, layer.norm_q), self._norm(k, layer.norm_k)), dim=1)
-        heads[:, : s.heads + s.kv_heads] = rotate(rotated, *rotation)
-        kv = heads[:, s.heads :].view(len(x), 2, s.kv_heads, s.head_dim)
-        mixed = attend(step, i, heads[:, : s.heads], kv)
-        return linear(mixed, layer.out, layer.out_bias)
+        heads = linear(h, layer.qkv, layer.qkv_bias).view(len(h), -1, s.head_dim)
+        self._normalise_heads(layer, heads)
+        self._do.rotate(heads)
+        out = heads.new_empty(len(h), s.heads, s.head_dim)
+        for span in step.decodes:
+            rows = slice(span.start, span.start + span.count)
+            self._do.decode(span, i, heads[rows], out[rows])
+        for prompt in step.prompts:
+            rows = slice(prompt.start, prompt.start + len(prompt.rows) * prompt.count)
+            out[rows] = read_prompt(prompt, i, *queries_and_kv(heads[rows], s))
+        return linear(out.view(len(h), -1), layer.out, layer.out_bias)
 
-    def _feed_forward(self, layer: LayerStacks, x: Tensor) -> Tensor:
-        h = self._norm(x, layer.norm_mid)
+    def _normalise_heads(self, layer: LayerStacks, heads: Tensor) -> None:
+        """Queries and keys of each head, where the family does so (Qwen3)."""
+        q = self.shape.heads
+        for norm, some in (
+            (layer.norm_q, heads[:, :q]),
+            (layer.norm_k, heads[:, q : q + self.shape.kv_heads]),
+        ):
+            if norm is not None:
+                some.copy_(rms_norm(some, (some.shape[-1],), norm.data, self.shape.eps))
+
+    def _feed_forward(self, layer: LayerStacks, h: Tensor) -> Tensor:
         if layer.router is not None:
-            return self._mixture(layer, h)
+            return self._mixture(layer, layer.router, h)
         assert layer.gate_up is not None and layer.down is not None
         fused = linear(h, layer.gate_up, layer.gate_up_bias)
-        return linear(_gated(fused), layer.down, layer.down_bias)
+        return linear(self._do.gate(fused), layer.down, layer.down_bias)
 
-    def _mixture(self, layer: LayerStacks, h: Tensor) -> Tensor:
+    def _mixture(self, layer: LayerStacks, router: Stack, h: Tensor) -> Tensor:
         """Each row goes through its best experts, weighted by the router's probabilities."""
-        assert self.shape.experts is not None and layer.router is not None
-        scores = linear(h, layer.router).float().softmax(dim=-1)
+        assert self.shape.experts is not None
+        scores = linear(h, router).float().softmax(dim=-1)
         share, chosen = scores.topk(self.shape.experts.per_token, dim=-1)
         if self.shape.experts.renormalise:
             share = share / share.sum(dim=-1, keepdim=True)
@@ -71,12 +81,6 @@ class Model:
         for e in sorted(set(chosen.flatten().tolist())):
             rows, place = (chosen == e).nonzero(as_tuple=True)
             expert = layer.experts[e]
-            result = linear(_gated(linear(h[rows], expert.gate_up)), expert.down)
+            result = linear(self._do.gate(linear(h[rows], expert.gate_up)), expert.down)
             out.index_add_(0, rows, result * share[rows, place].unsqueeze(1))
         return out
-
-
-def _gated(fused: Tensor) -> Tensor:
-    """silu(gate) * up; fused: (N, 2W), gate first. Returns (N, W)."""
-    gate, up = fused.chunk(2, dim=-1)
-    return silu(gate).mul_(up)

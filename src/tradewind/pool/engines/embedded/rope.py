@@ -33,11 +33,11 @@ class RotaryTable:
         self._cos = torch.empty(0, head_dim, dtype=dtype)
         self._sin = torch.empty(0, head_dim, dtype=dtype)
 
-    def at(self, positions: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-        """positions: (N,) below `longest`; returns cos and signed sin, each (N, 1, head_dim)."""
+    def upto(self, longest: int) -> tuple[Tensor, Tensor]:
+        """cos and signed sin of at least the positions below `longest`, each (P, head_dim)."""
         if longest > len(self._cos):
             self._grow(max(longest, 2 * len(self._cos), 256))
-        return self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
+        return self._cos, self._sin
 
     def _grow(self, longest: int) -> None:
         angles = torch.outer(torch.arange(longest, dtype=torch.float32), self._frequencies)
@@ -48,7 +48,7 @@ class RotaryTable:
 
 
 def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """heads: (N, H, D); cos, sin: (N, 1, D) of `RotaryTable.at`. Returns (N, H, D)."""
+    """heads: (N, H, D); cos, sin: (N, 1, D), rows of `RotaryTable.upto`. Returns (N, H, D)."""
     half = heads.shape[-1] // 2
     out = heads * cos
     out[..., :half].addcmul_(heads[..., half:], sin[..., :half])

@@ -55,7 +55,9 @@ class LayerStacks:
 class ServedWeights:
     """All stacks of a model. Reading a snapshot and committing a swap exclude each other."""
 
-    def __init__(self, shape: ModelShape, dtype: torch.dtype) -> None:
+    def __init__(
+        self, shape: ModelShape, dtype: torch.dtype, head: tuple[Layout, torch.dtype]
+    ) -> None:
         self._model, self._dtype = shape, dtype
         self._stacks: list[Stack] = []
         self._lock = threading.Lock()
@@ -63,8 +65,7 @@ class ServedWeights:
         self.embed = self._plain(EMBED)
         self.layers = tuple(self._layer(shape, i) for i in range(shape.layers))
         self.norm = self._plain(NORM)
-        # The head computes in fp32 in every mode: bf16 logits near 20 are 0.125 apart.
-        self.head = self._stack([EMBED if shape.tied else HEAD], Layout.PACKED, torch.float32)
+        self.head = self._stack([EMBED if shape.tied else HEAD], *head)
 
     def _stack(self, names: list[str], layout: Layout, dtype: torch.dtype | None = None) -> Stack:
         stack = Stack(names, layout, dtype or self._dtype)

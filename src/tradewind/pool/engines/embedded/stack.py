@@ -20,6 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tradewind.pool.engines.embedded.bf16.blocks import pack, unpack
+
 Array = npt.NDArray[Any]
 
 PACK_ROWS = 64
@@ -38,6 +40,8 @@ class Layout(StrEnum):
 
     PACKED = "packed"
     """Matrix in the blocks of oneDNN's kernels, for `linear`."""
+    PAIRED = "paired"
+    """Matrix in the blocks of our own product of bf16 with an fp32 result."""
     PLAIN = "plain"
     """As in the checkpoint: vectors, and the embedding table from which rows are gathered."""
 
@@ -107,6 +111,8 @@ class Stack:
         fused = torch.cat([part.to(self.dtype) for part in parts])
         if self.layout is Layout.PACKED and packs_matrices(self.dtype):
             fused = torch.ops.mkldnn._reorder_linear_weight(fused, PACK_ROWS)
+        elif self.layout is Layout.PAIRED:
+            fused = pack(fused)
         return Value(fused, stored)
 
     def rebuild(self, changed: Mapping[str, Array]) -> Value:
@@ -121,6 +127,8 @@ class Stack:
     def parts(self, value: Value) -> list[Tensor]:
         """The tensors of `names` in their stored dtypes, out of a value."""
         dense = value.data.to_dense() if value.data.is_mkldnn else value.data
+        if self.layout is Layout.PAIRED:
+            dense = unpack(dense, sum(self.rows))
         split = torch.split(dense, list(self.rows)) if len(self.rows) > 1 else (dense,)
         return [part.to(dtype) for part, dtype in zip(split, value.stored, strict=True)]
 

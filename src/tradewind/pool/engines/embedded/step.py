@@ -37,9 +37,6 @@ class DecodeSpan:
     """(count, 1, 1, longest - shared), additive; None if all rows are equally long."""
     shared: int
     """Leading keys that are the same in all rows, worth reading once for all of them."""
-    scratch: tuple[Tensor, Tensor] | None
-    """Room for one layer's keys in fp32 and values, (count, kv_heads, longest, head_dim) each: bf16
-    products of what lies apart are slow. None where they are read as they lie."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +121,7 @@ def _decode_span(lane: Lane, start: int, dtype: torch.dtype) -> DecodeSpan:
         hidden = torch.arange(shared, longest) > positions.unsqueeze(1)
         mask = _additive(hidden, dtype).view(lane.decoding, 1, 1, longest - shared)
     rows = torch.arange(lane.decoding)
-    apart = shared == 0 and dtype != torch.float32
-    scratch = lane.scratch(lane.decoding, longest) if apart else None
-    return DecodeSpan(lane, start, lane.decoding, longest, rows, positions, mask, shared, scratch)
+    return DecodeSpan(lane, start, lane.decoding, longest, rows, positions, mask, shared)
 
 
 def _alike(parts: list[tuple[Sequence, int]]) -> list[list[tuple[Sequence, int]]]:

@@ -2,7 +2,8 @@
 
 python -P -s -S launch.py LIMITS PACKAGES SCRIPT [ARG...]
 
-LIMITS is JSON (see `Limits.as_json`), PACKAGES are folders to import from.
+LIMITS is JSON (see `Limits.as_json`), PACKAGES are folders to import from. With `open`, a pair of
+lists of paths to read and to write, everything else is closed by Landlock.
 
 Limits are set here and not in a `preexec_fn`, which may deadlock in a process with threads. The
 script runs in this interpreter: a second one would cost as much as a verdict.
@@ -36,14 +37,19 @@ def main() -> None:
     with open(script, "rb") as file:  # noqa: PTH123  pathlib is slow to import
         code = compile(file.read(), script, "exec")
     limits = json.loads(told)
-    uid = limits.pop("uid")
+    uid, paths = limits.pop("uid"), limits.pop("open")
     if uid is not None:
         give_up_rights(uid)
+    here = __file__.rpartition("/")[0]
+    sys.path.insert(0, here)
+    if paths is not None:
+        from landlock import restrict  # type: ignore[import-not-found]  # beside this script
+
+        restrict(*paths)
+    if script.rpartition("/")[0] != here:  # scripts of ours share modules; others see none of them
+        sys.path.remove(here)
     take_limits(limits)
     sys.argv = [script, *rest]
-    here = __file__.rpartition("/")[0]
-    if script.rpartition("/")[0] == here:  # scripts of ours share modules; others see none of them
-        sys.path.insert(0, here)
     sys.path += [folder for folder in packages.split(os.pathsep) if folder]
     exec(code, {"__name__": "__main__", "__file__": script, "__builtins__": __builtins__})
 

@@ -3,7 +3,10 @@
 stdin   {"secret": path, "port": int, "parent": pid, "forks": int, "memory": bytes}
 stdout  {"uid": int, "reads_secret": bool, "writes_system": bool, "connects": bool,
          "sees_parent": bool, "environment": [name], "new_namespace": bool, "traces": bool,
-         "forked": int, "grabs_memory": bool}
+         "forked": int, "grabs_memory": bool, "kernel": str}
+or
+stdin   {"hoard": bytes, "holders": int}            that many children hold so much each
+stdout  {}
 """
 
 from __future__ import annotations
@@ -24,9 +27,16 @@ _PTRACE_TRACEME = 0
 def main() -> None:
     """Answer one question."""
     asked = json.loads(sys.stdin.readline())
-    found = {
+    found = hoard(**asked) if "hoard" in asked else everything(asked)
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+
+
+def everything(asked: dict[str, Any]) -> dict[str, Any]:
+    """What came of each attempt."""
+    return {
         "uid": os.getuid(),
-        "reads_secret": works(lambda: open(asked["secret"]).read()),  # noqa: PTH123, SIM115
+        "reads_secret": works(lambda: open(asked["secret"]).read()),  # noqa: PTH123
         "writes_system": works(lambda: leave_a_file(f"/usr/.probe-{asked['parent']}")),
         "connects": works(lambda: socket.create_connection(("127.0.0.1", asked["port"]), 2)),
         "sees_parent": os.path.exists(f"/proc/{asked['parent']}/status"),  # noqa: PTH110
@@ -35,9 +45,8 @@ def main() -> None:
         "grabs_memory": works(lambda: bytearray(asked["memory"])),
         "new_namespace": in_a_child(lambda libc: libc.unshare(_CLONE_NEWUSER)),
         "traces": in_a_child(lambda libc: libc.ptrace(_PTRACE_TRACEME, 0, 0, 0)),
+        "kernel": os.uname().version,
     }
-    sys.stdout.write(json.dumps(found) + "\n")
-    sys.stdout.flush()
 
 
 def works(attempt: Callable[[], object]) -> bool:
@@ -70,6 +79,19 @@ def forked(most: int) -> int:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     return len(children)
+
+
+def hoard(hoard: int, holders: int) -> dict[str, Any]:
+    """Returns when all of them have held it at the same time."""
+    ready, done = os.pipe()
+    for _ in range(holders):
+        if os.fork() == 0:
+            held = b"x" * hoard
+            os.write(done, held[:1])
+            signal.pause()
+    for _ in range(holders):
+        os.read(ready, 1)
+    return {}
 
 
 def in_a_child(call: Callable[[Any], int]) -> bool:

@@ -6,7 +6,7 @@ import logging
 import time
 
 from tradewind.gateway.alarm import DeliveredAlarm, Level
-from tradewind.gateway.turn import Parts
+from tradewind.gateway.parts import Parts
 from tradewind.types import Beat, Event
 
 log = logging.getLogger(__name__)

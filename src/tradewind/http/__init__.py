@@ -1,0 +1,1 @@
+"""What the HTTP servers and clients of all processes share."""

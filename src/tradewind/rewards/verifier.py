@@ -1,0 +1,73 @@
+"""What verifiers of one artefact have in common: a reference, a report, and whose fault it is."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from tradewind.rewards.reference import BadReference, Reference
+from tradewind.rewards.sandbox.fair import PolicysFault
+from tradewind.rewards.signal import Kind, Verdict
+from tradewind.types.episode import Episode
+from tradewind.types.record import Json
+from tradewind.types.task import Task
+
+R = TypeVar("R", bound=Reference)
+
+
+class Verifier(Generic[R]):
+    """Implements `Signal`; a subclass says `decide`, and what else is different for it."""
+
+    version: str
+    kind: Kind
+    needs_turns = False
+    reads: type[R]
+    """What it takes from a task's reference."""
+    solution = "solution"
+    """Under which name the reference holds what a perfect agent would report, if it does."""
+
+    def __init__(self, artefact: str) -> None:
+        """`artefact` is the name under which the answer is reported."""
+        self.artefact = artefact
+
+    def decide(self, answer: Any, reference: R) -> Verdict:
+        """The verdict; may raise `BadReference`, `PolicysFault` and `VerifierFailed`."""
+        raise NotImplementedError
+
+    def reported(self, answer: Any) -> Any:
+        """What `decide` gets; raises `NothingReported`. A text that says something by default."""
+        if not isinstance(answer, str) or not answer.strip():
+            raise NothingReported(f"no {self.artefact!r} was reported")
+        return answer
+
+    def doubt(self, reference: R) -> str | None:
+        """Why a task with this reference cannot be scored; may raise as `decide`."""
+        return None
+
+    def score(self, episode: Episode) -> Verdict:
+        """1.0 if it is right, else 0.0 or a share; raises `VerifierFailed`."""
+        try:
+            answer = self.reported(episode.outcome.artefacts.get(self.artefact))
+            return self.decide(answer, self.reads.of(episode.task))
+        except (NothingReported, PolicysFault) as error:
+            return Verdict(value=0.0, cause=str(error))
+
+    def check(self, task: Task) -> str | None:
+        """Why the task cannot be scored, or None."""
+        try:
+            return self.doubt(self.reads.of(task))
+        except BadReference as error:
+            return str(error)
+        except PolicysFault as error:
+            return f"its reference takes too long to read ({error})"
+
+    def oracle(self, task: Task) -> Json | None:
+        """The reference's solution, as an agent would report it; None if it has none."""
+        known = task.reference.get(self.solution)
+        return None if known is None else {self.artefact: known}
+
+    def close(self) -> None:
+        """Nothing is open by default."""
+
+
+class NothingReported(Exception):
+    """The outcome has no such artefact, or something else under its name."""
