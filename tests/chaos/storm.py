@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from database import LEDGER
 from fleet import Fleet
 from phases import PHASES, Phase
 from setting import PROCESSES
@@ -131,7 +132,7 @@ def rage(fleet: Fleet, volleys: Sequence[Volley], watch: StallWatch) -> Storm:
     for volley in volleys:
         phase = _await(fleet, watch, volley)
         hit = time.monotonic()
-        for injection in volley:
+        for injection in sorted(volley, key=lambda each: each.victim == LEDGER):  # it takes longest
             fleet.hurt(injection.fault, injection.victim)
             storm.injections.append(replace(injection, phase=phase))
         for injection in sorted(volley, key=lambda each: each.seconds):
