@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
+"""On a busy machine an example may take as long as it likes."""
 
 HERE = Path(__file__).parent
 SLOWEST = ("vllm", "e2e", "chaos", "clients", "project", "trainer")

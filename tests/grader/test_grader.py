@@ -30,7 +30,7 @@ from tradewind.ledger.scores import FinishedRollout
 from tradewind.rewards.compose import compose
 from tradewind.rewards.config import Composition, SignalConfig
 from tradewind.rewards.panel import Panel
-from tradewind.rewards.sandbox.measure import report
+from tradewind.rewards.sandbox.measure import measure
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.types import Outcome, Task
 
@@ -268,7 +268,7 @@ def test_a_process_grades_is_killed_and_its_successor_goes_on(workspace):
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0
     process.stderr.close()
-    assert f"isolation {report()}" in lines[0]
+    assert f"isolation {measure()}" in lines[0]
     assert [ledger.scores(r)[0].value for r in rollouts] == [1.0, 1.0, 1.0]
     assert ledger.beats()[0].process == "grader"
     ledger.close()

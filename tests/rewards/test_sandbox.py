@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -343,6 +344,22 @@ def test_killed_runs_leave_no_zombie_that_would_fail_honest_ones_later(inside, b
             do(child, "import time; os.fork(); os.setsid; time.sleep(60)", 0.05)
     assert buried()
     assert do(child, "said = os.waitpid(os.fork() or os._exit(0), 0)[1]") == 0
+
+
+@need(Level.L2)
+def test_a_box_that_ends_while_it_is_being_killed_is_no_error(inside, monkeypatch):
+    """Seen once in thousands of attacks: it ended between two looks, and a thread with it."""
+    child = inside(Level.L2)
+    assert do(child, "said = 1") == 1
+    bwrap = child._running.child
+
+    def too_late(number: int) -> None:
+        os.kill(bwrap.pid, signal.SIGKILL)
+        bwrap.wait()
+
+    monkeypatch.setattr(bwrap, "send_signal", too_late)
+    child.kill()
+    assert do(child, "said = 2") == 2
 
 
 @need(Level.L2)

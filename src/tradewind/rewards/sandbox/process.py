@@ -176,6 +176,8 @@ class _Running:
     def _stopped(self) -> list[int]:
         """Stop the outermost process; those that it has started, parents first."""
         self.child.send_signal(signal.SIGSTOP)
+        if self.child.returncode is not None:  # it had just ended, and has been waited for
+            return []
         os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return descendants(self.child.pid)
 
