@@ -7,14 +7,12 @@ that do. `excess` is a z-test of the sum of all trained rewards against the sum 
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 from sqlalchemy import select
+from warm import apply
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.tables import consumption, credits, groups, rollouts
@@ -76,11 +74,4 @@ def same_curve(one: list[float], other: list[float], draws: int = 20_000) -> flo
 
 def chances(model: Path, questions: dict[str, str]) -> dict[str, float]:
     """Per task: the probability of a first token with which an ASCII text begins."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("first_token.py")), str(model)],
-        input=json.dumps(questions),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
+    return apply(Path(__file__).with_name("first_token.py"), "chances", model, questions)

@@ -1,22 +1,21 @@
-"""`python first_token.py MODEL < {task: question} > {task: probability}`; needs torch."""
+"""What the policy would earn; needs torch, so it is called in a process of its own."""
 
 from __future__ import annotations
 
-import json
-import sys
+from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
-def main(folder: str) -> None:
-    """One forward pass per question."""
+def chances(folder: Path, questions: dict[str, str]) -> dict[str, float]:
+    """Per task: the probability of a first token with which an ASCII text begins."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     letters = {i: tokenizer.decode([i]) for i in range(len(tokenizer))}
     ascii_ids = [i for i, text in letters.items() if text and text[0].isascii() and len(text) == 1]
     found = {}
-    for task, question in json.load(sys.stdin).items():
+    for task, question in questions.items():
         chat = [{"role": "user", "content": question}]
         ids = tokenizer.apply_chat_template(
             chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
@@ -24,8 +23,4 @@ def main(folder: str) -> None:
         with torch.no_grad():
             logits = model(ids).logits[0, -1]
         found[task] = float(logits.softmax(-1)[ascii_ids].sum())
-    json.dump(found, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    return found

@@ -1,9 +1,10 @@
-"""The whole topology with lines between its processes, and the three ways to hurt it.
+"""The whole topology with lines between its processes, and the ways to hurt it.
 
 worker ──line──► controller ◄──line── pools        controller, gateway, trainer, grader
 worker ──line──► gateway    ──line──► each pool        ──a line each──► PostgreSQL, if that is it
 
-With SQLite the ledger is a file of this machine: there is nothing to cut. Nor with the bucket.
+With SQLite the ledger is a file of this machine: it can be locked, and there is nothing to cut. Nor
+with the bucket.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import dataclasses
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+from database import LEDGER, File, Served
 from lines import Line, Lines
+from setting import PROCESSES, TRAINER, WRITERS, Setting
 from sqlalchemy import make_url
+from warm import Warm, apply
 
 from tradewind.http.listening import free_port
 from tradewind.ledger.ledger import Ledger
@@ -34,103 +36,17 @@ from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.publish import Publisher
 
 HERE = Path(__file__).parent
-WRITERS = ("controller", "gateway", "trainer", "grader")
-TRAINER, POOLS = "trainer", ("pool-paris", "pool-oregon")
-PROCESSES = ("controller", "gateway", *POOLS, TRAINER, "grader", "worker")
-RECIPE = """
-[run]
-name = "chaos"
-seed = {seed}
-[model]
-path = "model"
-[env]
-entry = "agent:{entry}"
-pythonpath = "."
-prepare = "{{python}} make_data.py {{data}}"
-[tasks]
-admit = false
-[grader]
-signals = [{{ use = "score.py:score" }}]
-claim_ttl_s = {patience_s}
-ledger = "{ledger}"
-poll_s = 0.05
-[controller]
-group_size = 4
-ledger = "{ledger}"
-max_running = {concurrency}
-lease_ttl_s = {patience_s}
-heartbeat_s = 0.5
-rollout_deadline_s = 30.0
-pool_alive_s = {patience_s}
-stall_s = {stall_s}
-silent_s = {stall_s}
-tick_s = 0.1
-[gateway]
-ledger = "{ledger}"
-pool_alive_s = {patience_s}
-pool_silence_s = {patience_s}
-pool_connect_s = 0.5
-pool_poll_s = 0.2
-pool_cooloff_s = 0.5
-admission_wait_s = 8.0
-[worker]
-retry_max_s = 0.5
-wait_s = 3.0
-concurrency = {concurrency}
-[midtrain]
-steps = 0
-[trainer]
-steps = {steps}
-groups_per_step = 2
-max_staleness = {max_staleness}
-lr = {lr}
-threads = 1
-checkpoint_every = 4
-lease_ttl_s = 2.0
-poll_s = 0.05
-dtype = "fp32"
-{pools}
-"""
-POOL = """
-[[pools]]
-name = "{name}"
-max_batch = {max_batch}
-max_tokens = 4096
-dtype = "float32"
-report_s = 0.3
-poll_s = 0.1
-port = {port}
-url = "http://127.0.0.1:{line}"
-"""
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """What differs between runs."""
-
-    seed: int = 0
-    lr: float = 1e-5
-    steps: int = 100_000
-    stall_s: float = 2.5
-    patience_s: float = 3.0
-    """After so long without a word a lease, a claim or a pool is given up."""
-    max_staleness: int = 2
-    concurrency: int = 16
-    """Rollouts at the same time."""
-    max_batch: int = 16
-    """Of each pool."""
-    entry: str = "rollout"
-    pools: tuple[str, ...] = POOLS
-    ledger: str | None = None
-    """URL of a database on a server that listens on loopback; None is SQLite in the run's folder.
-    The processes reach it by lines."""
 
 
 class Fleet:
     """Runs in a folder of its own; a context manager."""
 
-    def __init__(self, place: Path, model: Path, setting: Setting) -> None:
+    def __init__(
+        self, place: Path, model: Path, setting: Setting, server: Served | None = None
+    ) -> None:
         self.setting, self._place, self._model = setting, place, model
+        self.workspace = Workspace(place / "runs" / "chaos")
+        self._database = server or File(self.workspace.ledger)
         self._lines = Lines()
         self._frozen: set[str] = set()
         self._killed: set[str] = set()
@@ -142,22 +58,24 @@ class Fleet:
     def __enter__(self) -> Fleet:
         self._lines.__enter__()
         self._prepare()
-        self.ledger = Ledger.open(self._ledger_url)
+        self.ledger = Ledger.open(self._database.url)
         self.ledger.set_meta("training_steps", self.setting.steps)
         self.ledger.set_meta("training_open", True)
         self._supervisor = Supervisor(
             self.workspace.folder,
             max_quick_crashes=10**6,
             backoff_s=0.05,
-            healthy_s=0.5,
+            healthy_s=0.1,
             on_event=self._ended,
+            opens=Warm,
         )
         for spec in self._specs():
             self._supervisor.start(spec)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.heal()
+        for _, victim in self.kinds():
+            self.heal(victim)
         self._supervisor.stop(grace_s=30.0)  # a busy machine is no crash
         self.ledger.close()
         self._lines.__exit__()
@@ -175,27 +93,24 @@ class Fleet:
         shutil.copy(HERE.parent / "e2e" / "world" / "make_data.py", self._place)
         (self._place / "model").symlink_to(self._model)
         self.lines: dict[tuple[str, str], Line] = {}
-        pools = ""
+        places: dict[str, tuple[int, int]] = {}
         for name in self.setting.pools:
             port = free_port("127.0.0.1", 0, "pool")
             line = self.lines["gateway", name] = self._lines.to(port)
-            told = {"name": name.removeprefix("pool-"), "port": port, "line": line.port}
-            pools += POOL.format(max_batch=self.setting.max_batch, **told)
-        self.workspace = Workspace(self._place / "runs" / "chaos")
-        self._ledger_url = self.setting.ledger or str(self.workspace.ledger)
-        if self.setting.ledger is not None:
-            port = make_url(self.setting.ledger).port
+            places[name] = port, line.port
+        if isinstance(self._database, Served):
+            port = make_url(self._database.url).port
             for name in WRITERS:
                 self.lines[name, "ledger"] = self._lines.to(port)
-        told = {**dataclasses.asdict(self.setting), "pools": pools, "ledger": self._ledger_url}
-        (self._place / "chaos.toml").write_text(RECIPE.format(**told))
+        told = self.setting.recipe(self._database.url, places)
+        (self._place / "chaos.toml").write_text(told)
         recipe = read_recipe(self._place / "chaos.toml", (), self._place / "runs")
         self.workspace.folder.mkdir(parents=True)
         make_data(recipe, self.workspace, self._place)
         link_model(self.workspace, self._model)
         self._plan(recipe)
         tasks = read_tasks(self._place / recipe.tasks.path)
-        with contextlib.closing(Ledger.open(self._ledger_url, self._real.bucket_url)) as ledger:
+        with contextlib.closing(Ledger.open(self._database.url, self._real.bucket_url)) as ledger:
             ledger.create_run({"run_id": "chaos", "seed": recipe.run.seed, "name": "chaos"})
             ledger.add_tasks(tasks)
             publisher = Publisher(Bucket.open(self._real.bucket_url), "chaos")
@@ -222,8 +137,8 @@ class Fleet:
     def _ledger_seen_by(self, name: str) -> str:
         line = self.lines.get((name, "ledger"))
         if line is None:
-            return self._ledger_url
-        return make_url(self._ledger_url).set(host="127.0.0.1", port=line.port).render_as_string()
+            return self._database.url
+        return make_url(self._database.url).set(host="127.0.0.1", port=line.port).render_as_string()
 
     def _writer(self, name: str, seen: Topology) -> Topology:
         """A topology as a process sees it that reaches the ledger by a line of its own."""
@@ -246,10 +161,14 @@ class Fleet:
         place = self._ledger_seen_by("trainer")
         return spec.model_copy(update={"argv": (*spec.argv, "--ledger", place)})
 
-    @property
-    def controller_url(self) -> str:
-        """The controller, without a line before it."""
-        return self._real.controller_url
+    def kinds(self) -> list[tuple[str, str]]:
+        """Every fault with everything that can suffer it."""
+        lines = [" to ".join(ends) for ends in self.lines]
+        return [
+            *((fault, name) for fault in ("kill", "freeze") for name in PROCESSES),
+            *((fault, line) for fault in ("cut", "swallow") for line in lines),
+            (self._database.fault, LEDGER),
+        ]
 
     def poll(self) -> None:
         """Start again what has ended; call it often."""
@@ -258,10 +177,6 @@ class Fleet:
     def child(self, name: str):
         """The supervisor's record of a process."""
         return self._supervisor.children[name]
-
-    def restarts(self) -> int:
-        """Of all processes together."""
-        return sum(self._supervisor.restarts().values())
 
     def alive(self, name: str) -> bool:
         """Whether a process exists and has been heard of since it started."""
@@ -272,27 +187,39 @@ class Fleet:
         beat = name.replace("pool-", "pool ")
         return any(b.process == beat and b.at > started for b in self.ledger.beats())
 
-    def kill(self, name: str) -> None:
+    def hurt(self, fault: str, victim: str) -> None:
+        """`kill` or `freeze` a process, `cut` or `swallow` the line "client to server"; `lock` or
+        `crash` the ledger's database."""
+        if victim == LEDGER:
+            self._database.hurt()
+        elif fault == "kill":
+            self._kill(victim)
+        elif fault == "freeze":
+            os.killpg(self.child(victim).popen.pid, signal.SIGSTOP)
+            self._frozen.add(victim)
+        else:
+            getattr(self._line(victim), fault)()
+
+    def heal(self, victim: str) -> None:
+        """Thaw what is frozen, join what is cut; what was killed starts again by itself."""
+        if victim == LEDGER:
+            self._database.heal()
+        elif " to " in victim:
+            self._line(victim).heal()
+        elif victim in self._frozen:
+            self._frozen.discard(victim)
+            os.killpg(self.child(victim).popen.pid, signal.SIGCONT)
+
+    def _line(self, name: str) -> Line:
+        client, server = name.split(" to ")
+        return self.lines[client, server]
+
+    def _kill(self, name: str) -> None:
         """As a machine that loses its power."""
         self._killed.add(name)
         popen = self.child(name).popen
         os.killpg(popen.pid, signal.SIGKILL)
         popen.wait(10)  # or it would count as alive for the next one
-
-    def freeze(self, name: str) -> None:
-        """As a machine that swaps, or a process in a debugger; its connections stay open."""
-        os.killpg(self.child(name).popen.pid, signal.SIGSTOP)
-        self._frozen.add(name)
-
-    def heal(self) -> None:
-        """Thaw what is frozen and join what is cut."""
-        for name in self._frozen:
-            child = self.child(name)
-            if child.popen is not None:
-                os.killpg(child.popen.pid, signal.SIGCONT)
-        self._frozen.clear()
-        for line in self.lines.values():
-            line.heal()
 
     def trainer_config(self) -> dict[str, object]:
         """The trainer's section of the recipe."""
@@ -319,6 +246,5 @@ class Fleet:
 
 def make_model(folder: Path) -> Path:
     """The tiny model, made in a process of its own: this one stays without torch."""
-    script = HERE.parent / "e2e" / "tiny_model.py"
-    subprocess.run([sys.executable, str(script), str(folder)], check=True)
+    apply(HERE.parent / "e2e" / "tiny_model.py", "make_model", folder)
     return folder

@@ -1,8 +1,10 @@
 """A seeded storm over a fleet: which process, in which phase, by which fault, in which order.
 
-Every process is killed and frozen in every phase, every line is cut and swallowed in every phase,
-in an order that the seed draws. Faults heal after a time that the seed draws; the next one comes
-when its victim is up again, so that it hits a process at work and not one that starts.
+Every process is killed and frozen, every line is cut and swallowed, the ledger's database is locked
+or crashes: each as often as any other and in all phases in turn, in an order that the seed draws;
+one by one, or some at the same moment.
+Faults heal after times that the seed draws; the next come when their victims are up again, so that
+they hit processes at work and not ones that start.
 """
 
 from __future__ import annotations
@@ -11,15 +13,25 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 
-from fleet import PROCESSES, Fleet
+from database import LEDGER
+from fleet import Fleet
 from phases import PHASES, Phase
+from setting import PROCESSES
 from watch import StallWatch
 
 PHASE_S, RETURN_S = 2.0, 60.0
-LASTS_S = (0.2, 0.4, 0.8, 4.0)
+LASTS_S = (0.1, 0.2, 0.4, 2.5)
 """Most faults are over before anybody's patience is, one in four is not."""
+AT_ONCE = ("kill", "crash")
+"""What dies starts again at once."""
+NONE = "none"
+"""The phase of faults whose own did not come within `PHASE_S`."""
+
+
+Kind = tuple[str, str]
+"""A fault and its victim, as in `Injection`."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +39,16 @@ class Injection:
     """One fault."""
 
     fault: str
-    """`kill`, `freeze`, `cut` or `swallow`."""
+    """`kill`, `freeze` (a process), `cut`, `swallow` (a line), `lock` or `crash` (the ledger)."""
     victim: str
-    """A process, or `client to server` for a line."""
+    """A process, `client to server` for a line, or `ledger`."""
     phase: str
     seconds: float
-    """Until it heals; a killed process is started again at once."""
+    """Until it heals."""
+
+
+Volley = tuple[Injection, ...]
+"""Faults of one moment, so of one phase, each with another victim."""
 
 
 @dataclass
@@ -40,71 +56,104 @@ class Storm:
     """What happened."""
 
     injections: list[Injection] = field(default_factory=list)
-    missed: Counter[str] = field(default_factory=Counter)
-    """Phases that did not come within `PHASE_S`; the fault was injected nevertheless."""
     seconds: float = 0.0
 
+    def by(self) -> dict[str, Counter[str]]:
+        """Of every fault and victim, the counts by phase: `{"kill grader": {"step": 2}}`."""
+        counts: dict[str, Counter[str]] = {}
+        for done in self.injections:
+            counts.setdefault(f"{done.fault} {done.victim}", Counter())[done.phase] += 1
+        return counts
+
+    def suffered(self) -> dict[Kind, int]:
+        """How often each victim suffered each fault."""
+        return Counter((done.fault, done.victim) for done in self.injections)
+
+    def phases(self) -> set[str]:
+        """In which faults were injected."""
+        return {done.phase for done in self.injections}
+
     def figures(self) -> dict[str, object]:
-        """Counts by fault, victim and phase."""
-        rows = [asdict(injection) for injection in self.injections]
-        by = {key: dict(Counter(r[key] for r in rows)) for key in ("fault", "victim", "phase")}
-        return {"injections": len(rows), "by": by, "phases_missed": dict(self.missed)}
+        """Counts, and the seconds that the storm took."""
+        took = round(self.seconds, 1)
+        return {"injections": len(self.injections), "by": self.by(), "storm_s": took}
+
+    def table(self) -> str:
+        """A row per victim and fault, a column per phase."""
+        columns = (*PHASES, NONE)
+        rows = [["", *columns, "all"]]
+        for kind, by in sorted(self.by().items()):
+            rows.append([kind, *(str(by[phase]) for phase in columns), str(by.total())])
+        return "\n".join(
+            f"{row[0]:<32}" + "".join(f"{cell:>8}" for cell in row[1:]) for row in rows
+        )
 
 
-def forecast(n: int, seed: int, lines: Sequence[str]) -> list[Injection]:
-    """`n` injections: every combination once before any comes twice."""
-    draw = random.Random(f"storm {seed}")
-    kinds = [(fault, victim) for fault in ("kill", "freeze") for victim in PROCESSES]
-    kinds += [(fault, line) for fault in ("cut", "swallow") for line in lines]
-    combinations = [(*kind, phase) for kind in kinds for phase in PHASES]
-    found: list[Injection] = []
-    while len(found) < n:
-        draw.shuffle(combinations)
-        for fault, victim, phase in combinations:
-            seconds = 0.0 if fault == "kill" else draw.choice(LASTS_S)
-            found.append(Injection(fault, victim, phase, seconds))
-    return found[:n]
+def forecast(rounds: int, seed: int, kinds: Sequence[Kind], at_once: int = 1) -> list[Volley]:
+    """In each round every kind once, `at_once` of them together, in each phase as many.
 
-
-def rage(fleet: Fleet, injections: list[Injection], watch: StallWatch, at_once: int = 1) -> Storm:
-    """Inject one after the other, or `at_once` of them together: then the phase is the first one's.
-
-    Raises AssertionError if a victim does not come back.
+    In eight rounds every kind meets every phase: eight kinds begin in eight phases and step on by
+    an odd number of them, which differs between eights, so that others meet in each round.
     """
-    storm, began = Storm(), time.monotonic()
-    for number in range(0, len(injections), at_once):
-        faults = _apart(injections[number : number + at_once])
-        alone = [fault.victim for fault in faults if " to " not in fault.victim]
-        while True:
-            for name in alone:
-                _until(lambda n=name: fleet.alive(n), fleet, watch, RETURN_S, f"{name} is up")
-            if not _await_phase(fleet, watch, faults[0].phase):
-                storm.missed[faults[0].phase] += 1
-            if all(map(fleet.alive, alone)):
+    draw, found = random.Random(f"storm {seed}"), list[Volley]()
+    order = draw.sample(kinds, len(kinds))
+    for number in range(rounds):
+        meet: dict[str, list[Kind]] = {}
+        for place, kind in enumerate(order):
+            eight, step = divmod(place, len(PHASES))
+            phase = PHASES[(step + (2 * eight + 1) * number) % len(PHASES)]
+            meet.setdefault(phase, []).append(kind)
+        volleys = [(p, volley) for p, hurt in meet.items() for volley in _apart(hurt, at_once)]
+        draw.shuffle(volleys)
+        found += [tuple(_drawn(draw, *kind, phase) for kind in volley) for phase, volley in volleys]
+    return found
+
+
+def _apart(hurt: list[Kind], at_once: int) -> list[list[Kind]]:
+    """Cut into volleys in which nobody is hurt twice: what is killed cannot be frozen."""
+    volleys: list[list[Kind]] = []
+    for fault, victim in hurt:
+        for volley in volleys:
+            if len(volley) < at_once and victim not in (other for _, other in volley):
+                volley.append((fault, victim))
                 break
-        for fault in faults:
-            _inject(fleet, fault)
-        storm.injections += faults
-        healed = time.monotonic() + max(fault.seconds for fault in faults)
-        while time.monotonic() < healed:
-            _tick(fleet, watch)
-        fleet.heal()
+        else:
+            volleys.append([(fault, victim)])
+    return volleys
+
+
+def _drawn(draw: random.Random, fault: str, victim: str, phase: str) -> Injection:
+    return Injection(fault, victim, phase, 0.0 if fault in AT_ONCE else draw.choice(LASTS_S))
+
+
+def rage(fleet: Fleet, volleys: Sequence[Volley], watch: StallWatch) -> Storm:
+    """Inject one volley after the other; raises AssertionError if a victim does not come back."""
+    storm, began = Storm(), time.monotonic()
+    for volley in volleys:
+        phase = _await(fleet, watch, volley)
+        hit = time.monotonic()
+        for injection in sorted(volley, key=lambda each: each.victim == LEDGER):  # it takes longest
+            fleet.hurt(injection.fault, injection.victim)
+            storm.injections.append(replace(injection, phase=phase))
+        for injection in sorted(volley, key=lambda each: each.seconds):
+            while time.monotonic() < hit + injection.seconds:
+                _tick(fleet, watch)
+            fleet.heal(injection.victim)
     storm.seconds = time.monotonic() - began
     return storm
 
 
-def _apart(faults: Sequence[Injection]) -> list[Injection]:
-    """Those with different victims: what is killed cannot be frozen."""
-    return list({fault.victim: fault for fault in reversed(faults)}.values())[::-1]
-
-
-def _await_phase(fleet: Fleet, watch: StallWatch, name: str) -> bool:
-    phase, deadline = Phase(name, fleet.ledger), time.monotonic() + PHASE_S
-    while not phase.begun():
-        if time.monotonic() > deadline:
-            return False
-        _tick(fleet, watch)
-    return True
+def _await(fleet: Fleet, watch: StallWatch, volley: Volley) -> str:
+    """Until the victims are up and the phase is under way, or has not come; which phase it is."""
+    alone = [injection.victim for injection in volley if injection.victim in PROCESSES]
+    while True:
+        for name in alone:
+            _until(lambda n=name: fleet.alive(n), fleet, watch, RETURN_S, f"{name} is up")
+        phase, late = Phase(volley[0].phase, fleet.ledger), time.monotonic() + PHASE_S
+        while not (begun := phase.begun()) and time.monotonic() < late:
+            _tick(fleet, watch)
+        if all(map(fleet.alive, alone)):
+            return volley[0].phase if begun else NONE
 
 
 def calm(fleet: Fleet, watch: StallWatch, steps: int, deadline_s: float) -> int:
@@ -121,16 +170,6 @@ def calm(fleet: Fleet, watch: StallWatch, steps: int, deadline_s: float) -> int:
 def until_done(fleet: Fleet, watch: StallWatch, within_s: float) -> None:
     """Wait until the trainer has ended by itself."""
     _until(fleet.done, fleet, watch, within_s, "the run ends")
-
-
-def _inject(fleet: Fleet, injection: Injection) -> None:
-    if injection.fault == "kill":
-        fleet.kill(injection.victim)
-    elif injection.fault == "freeze":
-        fleet.freeze(injection.victim)
-    else:
-        client, server = injection.victim.split(" to ")
-        getattr(fleet.lines[client, server], injection.fault)()
 
 
 def _until(happened, fleet: Fleet, watch: StallWatch, within_s: float, what: str) -> None:

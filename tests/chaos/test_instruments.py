@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,24 +14,39 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import curve
-from fleet import PROCESSES
 from lines import Lines
 from phases import PHASES
+from setting import PROCESSES
 from storm import forecast
 from watch import StallWatch
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.types import Beat, Event
 
-LINES = ["worker to gateway", "pool to controller"]
+LINES = ("worker to gateway", "pool to controller", "grader to ledger", "trainer to ledger")
+KINDS = [
+    *((fault, name) for fault in ("kill", "freeze") for name in PROCESSES),
+    *((fault, line) for fault in ("cut", "swallow") for line in LINES),
+    ("lock", "ledger"),
+]
 
 
-def test_a_storm_hits_every_process_and_line_in_every_phase_by_every_fault() -> None:
-    kinds = 2 * len(PROCESSES) + 2 * len(LINES)
-    once = kinds * len(PHASES)
-    hits = {(i.fault, i.victim, i.phase) for i in forecast(once, 3, LINES)}
-    assert len(hits) == once
-    assert forecast(50, 3, LINES) == forecast(50, 3, LINES) != forecast(50, 4, LINES)
+def test_eight_rounds_hit_every_process_and_line_in_every_phase_by_every_fault() -> None:
+    volleys = forecast(len(PHASES), 3, KINDS)
+    hits = {(i.fault, i.victim, i.phase) for (i,) in volleys}
+    assert len(volleys) == len(hits) == len(KINDS) * len(PHASES)
+    assert forecast(2, 3, KINDS) == forecast(2, 3, KINDS) != forecast(2, 4, KINDS)
+
+
+def test_three_faults_at_once_have_three_victims_and_one_phase() -> None:
+    volleys = forecast(4, 3, KINDS, at_once=3)
+    hits = Counter((i.fault, i.victim) for volley in volleys for i in volley)
+    assert hits == dict.fromkeys(KINDS, 4), "each as often as any other"
+    assert max(map(len, volleys)) == 3
+    for volley in volleys:
+        assert (
+            len({i.victim for i in volley}) == len(volley) and len({i.phase for i in volley}) == 1
+        )
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fleet import Fleet, Setting, make_model
+from fleet import Fleet, make_model
+from setting import Setting
 
 from tradewind.types import Split
 

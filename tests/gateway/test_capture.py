@@ -8,6 +8,7 @@ import time
 import openai
 import pytest
 
+from tradewind.ledger.tables import turns
 from tradewind.types import Outcome, TurnState
 
 
@@ -120,6 +121,21 @@ def test_logprob_that_is_not_finite_is_never_trained(world):
     world.paris.script.append(world.reply("hello", logprobs=lambda n: [-math.inf] * n))
     assert world.ask(lease.model_key, "hi").choices[0].message.content == "hello"
     assert [t.state.value for t in world.turns(lease)] == ["lost"]
+
+
+def test_what_follows_an_answer_that_a_crash_of_the_database_took_back_is_not_trained(world):
+    """Commits of turns are not flushed one by one: the server may lose what the gateway knows."""
+    lease = world.lease()
+    text = world.ask(lease.model_key, "hi").choices[0].message.content
+    (answered,) = world.turns(lease)
+    with world.ledger.write() as conn:
+        unfinished = {"state": TurnState.INTENT.value, "answer": None}
+        conn.execute(turns.update().where(turns.c.turn_id == answered.turn_id).values(unfinished))
+    for asked in (("hi", text, "more"), ("hi", text, "another branch")):
+        assert world.ask(lease.model_key, *asked).choices[0].message.content, "the agent goes on"
+    assert [t.state.value for t in world.turns(lease)] == ["intent", "lost", "lost"]
+    details = [e.detail for e in world.ledger.events() if e.kind == "turn.lost"]
+    assert len(details) == 2 and all("has no tokens" in detail for detail in details)
 
 
 def test_what_follows_a_lost_answer_is_not_trained(world):

@@ -6,7 +6,7 @@ import pytest
 
 from tradewind.ledger import keys
 from tradewind.ledger.ledger import Ledger
-from tradewind.types import Conflict, Outcome, OutcomeStatus, TurnState, UserError
+from tradewind.types import Conflict, Outcome, OutcomeStatus, ParentLost, TurnState, UserError
 
 
 def test_committing_a_step_twice_is_harmless_if_equal_and_refused_if_not(play):
@@ -72,6 +72,22 @@ def test_after_the_outcome_the_model_key_is_dead(play):
         play.ledger.write_intent(play.turn(leased.rollout_id, 1, parent=first))
     with pytest.raises(Conflict, match="over"):
         play.ledger.renew(leased.rollout_id, play.now)
+
+
+def test_a_turn_that_extends_what_a_crash_of_the_server_took_back_is_refused(play):
+    """The gateway lives on and remembers an answer whose commit was lost with the server."""
+    play.ledger.open_training_group(1)
+    leased = play.lease()
+    unanswered = play.turn(leased.rollout_id)
+    play.ledger.write_intent(unanswered)
+    remembered = play.answered(unanswered, 0)
+    never_seen = remembered.model_copy(update={"turn_id": "never-seen"})
+    for index, parent in enumerate((remembered, never_seen), start=1):
+        turn = play.turn(leased.rollout_id, index, parent=parent)
+        play.ledger.write_intent(turn)
+        with pytest.raises(ParentLost, match=f"{parent.turn_id}, which has no tokens"):
+            play.ledger.finish_turn(play.answered(turn, 0))
+    assert {turn.state for turn in play.ledger.turns(leased.rollout_id)} == {TurnState.INTENT}
 
 
 def test_the_agents_key_is_no_result_key_and_neither_is_stored(play):

@@ -32,6 +32,7 @@ from tradewind.types import (
     Conflict,
     Event,
     GenerateRequest,
+    ParentLost,
     Priority,
     Purpose,
     TokenParts,
@@ -197,7 +198,11 @@ class TurnRun:
                     "finished_at": time.time(),
                 }
             )
-            await self._parts.journal.write(self._parts.journal.ledger.finish_turn, done)
+            try:
+                await self._parts.journal.write(self._parts.journal.ledger.finish_turn, done)
+            except ParentLost as lost:
+                await self._lose(turn, "tainted", str(lost))
+                return
             self._conversation.keep(done)
             self._answer.recorded = True
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, exists, func, select, update
 
 from tradewind.ledger.database import AnyRow, Database
 from tradewind.ledger.events import note
@@ -17,7 +17,7 @@ from tradewind.ledger.rollouts import renew
 from tradewind.ledger.rows import insert_new
 from tradewind.ledger.run import run_seed
 from tradewind.ledger.tables import groups, keys, rollouts, turns
-from tradewind.types.errors import Conflict
+from tradewind.types.errors import Conflict, ParentLost
 from tradewind.types.group import Purpose
 from tradewind.types.ids import GroupId, RolloutId, TurnId
 from tradewind.types.turn import Turn, TurnState
@@ -53,6 +53,10 @@ _OF_THE_REQUEST = {"prompt_ids", "messages", "tools"}
 # Made once: with every call of the model, building them would cost more than running them.
 _FINISH = update(turns).where(
     turns.c.turn_id == bindparam("of"), turns.c.state == TurnState.INTENT.value
+)
+_BEFORE = turns.alias("before")
+_FINISH_AFTER = _FINISH.where(
+    exists().where(_BEFORE.c.turn_id == bindparam("after"), _BEFORE.c.state == TurnState.DONE.value)
 )
 _DELIVER = update(turns).where(turns.c.turn_id == bindparam("of")).values(delivered=True)
 
@@ -129,14 +133,21 @@ class Turns(Database):
         """Record the completion of a turn, and renew the lease.
 
         Raises `Conflict` if the rollout is over or the turn was lost: its tokens must then not be
-        shown to the agent as part of the rollout. Repeating it with the same tokens does nothing.
+        shown to the agent as part of the rollout. Raises `ParentLost` if the turn that it extends
+        has no tokens here: a crash of the database's server took them back, and who sampled them
+        lives on. Repeating it with the same tokens does nothing.
         """
         assert turn.finished_at is not None, turn.turn_id
         check_completion(turn)
         answer = self.payloads.put(turn.model_dump_json(exclude=_OF_THE_REQUEST))
         with self.write() as conn:
             values = {"answer": answer, **_columns(turn)}
-            if conn.execute(_FINISH, {"of": turn.turn_id, **values}).rowcount == 1:
+            if turn.parent is None:
+                finished = conn.execute(_FINISH, {"of": turn.turn_id, **values})
+            else:
+                at = {"of": turn.turn_id, "after": turn.parent}
+                finished = conn.execute(_FINISH_AFTER, {**at, **values})
+            if finished.rowcount == 1:
                 renew(conn, turn.rollout_id, turn.finished_at)
                 return
             known = _row(conn, turn.turn_id)
@@ -144,6 +155,8 @@ class Turns(Database):
                 raise Conflict(f"turn {turn.turn_id} has no intent")
             if known.state == TurnState.LOST.value:
                 raise Conflict(f"turn {turn.turn_id} was given up before its answer came")
+            if known.state == TurnState.INTENT.value:
+                raise ParentLost(f"turn {turn.turn_id} extends {turn.parent}, which has no tokens")
             if turn_of(known, self.payloads).completion != turn.completion:
                 raise Conflict(f"turn {turn.turn_id} is done, with other tokens")
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import Field
 
@@ -31,6 +32,39 @@ class ProcessSpec(Record):
     """Where it works; None is the launcher's own folder."""
     lasting: bool = True
     """False: exit code 0 means that it is done; otherwise any exit is a crash."""
+
+
+class Opened(Protocol):
+    """A process that leads a group of its own, as its supervisor sees it."""
+
+    @property
+    def pid(self) -> int:
+        """Also the group's."""
+
+    def poll(self) -> int | None:
+        """Exit code, -n after signal n; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit code, once there is one; raises `subprocess.TimeoutExpired`."""
+
+
+def open_process(spec: ProcessSpec, log: Path) -> Opened:
+    """Start what `spec` says; what it prints is appended to `log`."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            spec.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=whole_environment(spec),
+            cwd=spec.cwd,
+            start_new_session=True,
+        )
+
+
+def whole_environment(spec: ProcessSpec) -> dict[str, str]:
+    """What a process has in its environment."""
+    return {**inherited_environment(spec.hidden), **spec.env}
 
 
 class PidRecord(Record):

@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tradewind.run.process import (
+    Opened,
     PidRecord,
     ProcessSpec,
-    inherited_environment,
     last_sentence,
+    open_process,
     signal_group,
     start_mark,
 )
@@ -47,7 +48,7 @@ class Child:
 
     spec: ProcessSpec
     log: Path
-    popen: subprocess.Popen[bytes] | None = None
+    popen: Opened | None = None
     started_at: float = 0.0
     """Monotonic seconds."""
     restarts: int = 0
@@ -78,12 +79,13 @@ class Supervisor:
         healthy_s: float = 20.0,
         backoff_s: float = 0.5,
         on_event: Callable[[str, str], None] = lambda process, text: None,
+        opens: Callable[[ProcessSpec, Path], Opened] = open_process,
     ) -> None:
         self._logs, self._pids = workspace / "logs", workspace / "pids"
         self._logs.mkdir(parents=True, exist_ok=True)
         self._pids.mkdir(parents=True, exist_ok=True)
         self._max_quick_crashes, self._healthy_s = max_quick_crashes, healthy_s
-        self._backoff_s, self._on_event = backoff_s, on_event
+        self._backoff_s, self._on_event, self._open = backoff_s, on_event, opens
         self.children: dict[str, Child] = {}
 
     def __enter__(self) -> Supervisor:
@@ -135,7 +137,7 @@ class Supervisor:
             self._pid_file(child).unlink(missing_ok=True)
             del self.children[child.spec.name]
 
-    def _reap(self, name: str, popen: subprocess.Popen[bytes], deadline: float) -> None:
+    def _reap(self, name: str, popen: Opened, deadline: float) -> None:
         try:
             popen.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -146,16 +148,7 @@ class Supervisor:
 
     def _spawn(self, child: Child) -> None:
         child.due_at = None
-        with child.log.open("ab") as log:
-            child.popen = subprocess.Popen(
-                child.spec.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**inherited_environment(child.spec.hidden), **child.spec.env},
-                cwd=child.spec.cwd,
-                start_new_session=True,
-            )
+        child.popen = self._open(child.spec, child.log)
         child.started_at = time.monotonic()
         pid = child.popen.pid
         record = PidRecord(name=child.spec.name, pid=pid, mark=start_mark(pid) or "gone")

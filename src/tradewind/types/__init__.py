@@ -6,6 +6,7 @@ from tradewind.types.episode import Episode
 from tradewind.types.errors import (
     Conflict,
     LedgerAway,
+    ParentLost,
     RefusedWeights,
     Stalled,
     TradewindError,
@@ -65,6 +66,7 @@ __all__ = [
     "LedgerAway",
     "Outcome",
     "OutcomeStatus",
+    "ParentLost",
     "PoolOrder",
     "PoolReport",
     "PoolState",

@@ -39,6 +39,10 @@ class Conflict(TradewindError):
     """The ledger or the bucket says that another owner or an earlier result already holds this."""
 
 
+class ParentLost(Conflict):
+    """A turn extends one whose tokens the ledger has not, or no longer: its chain is tainted."""
+
+
 class LedgerAway(TradewindError):
     """The connection to the ledger's database broke in the middle of a transaction.
 

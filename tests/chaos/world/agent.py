@@ -24,7 +24,7 @@ async def calls(task: Mapping[str, Any], policy: Any, number: int) -> Outcome:
     """So many calls, each extends the one before."""
     messages = [{"role": "user", "content": task["question"]}]
     said = []
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with httpx.AsyncClient(timeout=20, verify=False) as client:  # reads no certificates
         for _ in range(number):
             answer = await client.post(
                 f"{policy.base_url}/chat/completions",
