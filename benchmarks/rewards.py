@@ -223,7 +223,7 @@ def theirs(problem: Json, packages: Path, details: Json) -> Figures:
         code = attack.artefacts(task)["code"]
         asked = {"problem": problem, "completion": f"    pass\n\n{code}", "timeout": 5.0}
         try:
-            if grader.ask(asked, 30.0)["passed"]:
+            if grader.ask(asked, 30.0).get("passed"):  # an attack may speak for it
                 fooled.append(attack.name)
         except NoAnswer as error:
             details.setdefault("humaneval_grader_broken_by", {})[attack.name] = str(error)
