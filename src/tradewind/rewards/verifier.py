@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 from tradewind.rewards.reference import BadReference, Reference
@@ -14,7 +15,7 @@ from tradewind.types.task import Task
 R = TypeVar("R", bound=Reference)
 
 
-class Verifier(Generic[R]):
+class Verifier(ABC, Generic[R]):
     """Implements `Signal`; a subclass says `decide`, and what else is different for it."""
 
     version: str
@@ -29,9 +30,9 @@ class Verifier(Generic[R]):
         """`artefact` is the name under which the answer is reported."""
         self.artefact = artefact
 
+    @abstractmethod
     def decide(self, answer: Any, reference: R) -> Verdict:
         """The verdict; may raise `BadReference`, `PolicysFault` and `VerifierFailed`."""
-        raise NotImplementedError
 
     def reported(self, answer: Any) -> Any:
         """What `decide` gets; raises `NothingReported`. A text that says something by default."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tradewind.pool.engines.embedded.attention import decode, queries_and_kv
 from tradewind.pool.engines.embedded.bf16 import kernels
+from tradewind.pool.engines.embedded.bf16.blocks import LANES
 from tradewind.pool.engines.embedded.bf16.product import PRODUCT, ROWS, product
 from tradewind.pool.engines.embedded.bf16.team import Team
 from tradewind.pool.engines.embedded.config import ModelShape
@@ -112,7 +113,7 @@ class VectorOperations:
         rows, depth = x.shape
         short = -rows % ROWS
         padded = torch.cat((x, x.new_zeros(short, depth))) if short else x
-        columns = head.data.shape[0] * 16
+        columns = len(head.data) * LANES
         out = torch.empty(rows + short, columns)
         self._team.run(
             product,

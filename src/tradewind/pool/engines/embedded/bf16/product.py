@@ -13,12 +13,11 @@ from llvmlite import ir
 from numba.core import types
 from numba.np.numpy_support import carray
 
-from tradewind.pool.engines.embedded.bf16.blocks import BLOCKS, COLUMNS
+from tradewind.pool.engines.embedded.bf16.blocks import BLOCKS, COLUMNS, LANES
 from tradewind.pool.engines.embedded.bf16.team import address_of, kernel, take
 from tradewind.pool.engines.embedded.bf16.vectors import (
     I32,
     I64,
-    LANES,
     PAIRS,
     dot_pairs,
     instruction,

@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, models, register_model
 
-LANES = 16
+from tradewind.pool.engines.embedded.bf16.blocks import LANES
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 instruction: Compiler = intrinsic
