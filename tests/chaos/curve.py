@@ -98,8 +98,9 @@ def same(one: Sequence[float], other: Sequence[float]) -> float:
     a value each: steps of one run share its luck, runs share nothing. With m and n runs it is never
     below 1 / C(m + n, m).
 
-    Notices what makes a run learn faster or slower, whatever its rewards: credits of another
-    rollout, steps applied twice or not at all, another learning rate after a restart.
+    Notices what makes a run learn much faster or slower, whatever its rewards: a third of the
+    learning rate, say. It is coarse: 4 runs beside 24 fail at 0.001 with a power of 0.9 if they are
+    2.5 standard deviations of a run away. Does not notice rewards that are lost: see `excess`.
     """
     values, m = (*one, *other), len(one)
     total = sum(values)
