@@ -30,8 +30,8 @@ class Findings:
     violations: tuple[str, ...]
     prompts: tuple[tuple[str, int], ...]
     """State and number of attempts of every prompt that was drawn."""
-    trained: list[tuple[int, str, float]]
-    """Step, task and reward of every trained rollout."""
+    trained: list[curve.Trained]
+    """Every trained rollout."""
     ages: list[int]
     """Versions between sampling and training of each trained token's rollout, once per value."""
     readings: int

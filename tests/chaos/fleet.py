@@ -221,6 +221,11 @@ class Fleet:
         os.killpg(popen.pid, signal.SIGKILL)
         popen.wait(10)  # or it would count as alive for the next one
 
+    @property
+    def bucket(self) -> str:
+        """Its address."""
+        return self._real.bucket_url
+
     def trainer_config(self) -> dict[str, object]:
         """The trainer's section of the recipe."""
         return self._recipe.trainer.model_dump(mode="json")

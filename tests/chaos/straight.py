@@ -5,15 +5,22 @@
 
 No ledger, no gateway, no bucket, no leases, no staleness: what the whole loop must come down to
 when nothing is stale. It shares with it what decodes and what learns, and nothing that moves data.
+So `learned` gives runs that nothing can have disturbed.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).with_name("world")))
+
+from first_token import Chances
 from score import score
 
 from tradewind.gateway.turn import turn_seed
@@ -22,12 +29,15 @@ from tradewind.ledger.turns import rollout_seed
 from tradewind.pool.engines.embedded.engine import EmbeddedEngine
 from tradewind.render.renderer import Renderer
 from tradewind.trainer.config import TrainerConfig
-from tradewind.trainer.learner import Learner
+from tradewind.trainer.learner import Bits, Learner
 from tradewind.trainer.step import Trainer
 from tradewind.types import GenerateChunk, GenerateRequest, Sample, group_id, rollout_id
 from tradewind.weights.state import State
 
 LIMIT_S = 60
+
+Earned = list[tuple[str, float]]
+"""Task and reward of each rollout."""
 
 
 def answer(engine: EmbeddedEngine, request: GenerateRequest) -> tuple[list[int], list[float]]:
@@ -48,14 +58,28 @@ def answer(engine: EmbeddedEngine, request: GenerateRequest) -> tuple[list[int],
     return ids, logprobs
 
 
-def group_of(engine: EmbeddedEngine, renderer: Renderer, asked: dict, number: int, version: int):
-    """The samples of one group: every rollout of one prompt, with its distance from the mean."""
+def verdict(renderer: Renderer, ids: list[int]) -> float:
+    """The reward of an answer."""
+    detokeniser = renderer.detokeniser()
+    text = detokeniser.push([i for i in ids if i not in renderer.stop_ids])
+    return score({}, {"artefacts": {"text": text + detokeniser.flush()}})
+
+
+def group_of(
+    engine: EmbeddedEngine, renderer: Renderer, asked: dict, number: int, version: int
+) -> tuple[list[Sample], Earned]:
+    """The samples of one group: every rollout of one prompt, with its distance from the mean.
+
+    `asked["loses"]` is the share of wrong answers that get lost and are sampled again: 0 but for
+    those who want to see a bias.
+    """
     n, kinds = len(asked["tasks"]), [kind for _, _, kind in asked["tasks"]]
-    task = permutation(asked["seed"], number // n, kinds)[number % n]
-    prompt = renderer.render([{"role": "user", "content": asked["tasks"][task][1]}])
-    answers, rewards = [], []
-    for index in range(asked["group_size"]):
-        name = rollout_id(group_id(number), index)
+    task, question, _ = asked["tasks"][permutation(asked["seed"], number // n, kinds)[number % n]]
+    prompt = renderer.render([{"role": "user", "content": question}])
+    answers, rewards, draw = [], [], random.Random(f"{asked['seed']} {number}")
+    attempts = itertools.count()
+    while len(answers) < asked["group_size"]:
+        name = rollout_id(group_id(number), next(attempts))
         request = GenerateRequest(
             request_id=name,
             prompt_ids=prompt,
@@ -64,12 +88,12 @@ def group_of(engine: EmbeddedEngine, renderer: Renderer, asked: dict, number: in
             seed=turn_seed(rollout_seed(asked["seed"], name), 0),
         )
         ids, logprobs = answer(engine, request)
-        detokeniser = renderer.detokeniser()
-        text = detokeniser.push([i for i in ids if i not in renderer.stop_ids])
-        rewards.append(score({}, {"artefacts": {"text": text + detokeniser.flush()}}))
-        answers.append((name, ids, logprobs))
+        reward = verdict(renderer, ids)
+        if reward or draw.random() >= asked["loses"]:
+            rewards.append(reward)
+            answers.append((name, ids, logprobs))
     mean = sum(rewards) / len(rewards)
-    return [
+    samples = [
         Sample(
             group_id=group_id(number),
             rollout_id=name,
@@ -83,27 +107,45 @@ def group_of(engine: EmbeddedEngine, renderer: Renderer, asked: dict, number: in
         )
         for reward, (name, ids, logprobs) in zip(rewards, answers, strict=True)
     ]
+    return samples, [(task, reward) for reward in rewards]
 
 
-def main(folder: Path) -> None:
-    """The state id of every version."""
-    asked = json.load(sys.stdin)
+def play(folder: Path, asked: dict) -> Iterator[tuple[Bits, Earned]]:
+    """The weights of every version, the base first, and what the step that made it trained on."""
     config = TrainerConfig(**asked["trainer"])
     learner = Learner.open(folder, config)
     trainer, renderer = Trainer(learner, config), Renderer.open(folder)
     engine = EmbeddedEngine.open(folder, dtype="float32", threads=1, max_batch=1, max_tokens=4096)
     engine.start()
-    states, number = [State.of(0, learner.weights()).state_id], 0
+    yield learner.weights(), []
     for step in range(config.steps):
-        samples = []
-        for _ in range(config.groups_per_step):
-            samples += group_of(engine, renderer, asked, number, step)
-            number += 1
+        samples, earned = list[Sample](), Earned()
+        for place in range(config.groups_per_step):
+            number = step * config.groups_per_step + place
+            group, got = group_of(engine, renderer, asked, number, step)
+            samples += group
+            earned += got
         trainer.step(samples, version=step, number=step)
-        states.append(State.of(step + 1, learner.weights()).state_id)
         engine.swap(learner.weights(), step + 1)
+        yield learner.weights(), earned
     engine.stop()
-    json.dump(states, sys.stdout)
+
+
+def learned(folder: Path, asked: dict) -> tuple[list[tuple[float, float]], list[float]]:
+    """Reward and chance of every rollout; the mean chance over all tasks, by version."""
+    policy = Chances(folder, {task: question for task, question, _ in asked["tasks"]})
+    pairs, means, before = list[tuple[float, float]](), list[float](), dict[str, float]()
+    for weights, earned in play(folder, asked):
+        pairs += [(reward, before[task]) for task, reward in earned]
+        before = policy.of(weights)
+        means.append(sum(before.values()) / len(before))
+    return pairs, means
+
+
+def main(folder: Path) -> None:
+    """The state id of every version."""
+    versions = enumerate(play(folder, json.load(sys.stdin)))
+    json.dump([State.of(n, weights).state_id for n, (weights, _) in versions], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 The database too.
 
 Some 300 faults in four runs, two of them on PostgreSQL, most of them some at the same moment;
-TRADEWIND_FULL=1 hurts everything in every phase, and compares a run that learns with an undisturbed
-twin. The figures are printed, and written to the folder that TRADEWIND_CHAOS names.
+TRADEWIND_FULL=1 hurts everything in every phase. The policy hardly moves (lr): it earns what the
+base would. The figures are printed, and written to the folder that TRADEWIND_CHAOS names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from findings import Findings
 from fleet import Fleet, make_model
 from phases import PHASES
 from setting import Setting
-from storm import calm, forecast, rage, until_done
+from storm import calm, forecast, rage
 from watch import StallWatch
 
 from tradewind.http.listening import free_port
@@ -47,8 +47,6 @@ STORMS = (
 STALL_LIMIT_S = 60.0 if FULL else 20.0
 OUTSTANDING = 6
 """Groups in work at once: (staleness 2 + 1) times 2 a step."""
-LEARNS, WINDOW = 1e-2, 5
-"""A learning rate at which the reward rises over some 60 steps; steps in a point of the curve."""
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,8 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
         found = Findings.of(fleet, storm, watch, steps)
         questions = {t.task_id: t.input["question"] for t in fleet.ledger.tasks()}
         crashes, lost_the_ledger, logs = fleet.crashes, fleet.lost_the_ledger, fleet.logs()
-    z = curve.excess(found.trained, curve.chances(model, questions))
+    chance = curve.chances(model, questions)
+    z = curve.excess((rollout.reward, chance[rollout.task]) for rollout in found.trained)
     ends = {"crashes": crashes, "lost_the_ledger": lost_the_ledger}
     figures = {**found.figures(), "at_once": at_once, "reward_z": round(z, 2), **ends}
     write(seed, figures)
@@ -106,28 +105,6 @@ def test_nothing_is_skipped_or_trained_twice_whatever_dies_freezes_or_is_cut_off
     assert watch.unexplained == [], "P1"
     assert "replay.diverged" not in found.events
     assert abs(z) < curve.Z_LIMIT, "what was trained is not what the policy earns"
-
-
-@pytest.mark.skipif(not FULL, reason="two runs that learn; TRADEWIND_FULL=1 plays them")
-def test_a_run_that_learns_has_the_curve_of_its_undisturbed_twin(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Windows of `WINDOW` steps; p below 0.001 fails, so a sound run fails once in a thousand."""
-    with Fleet(tmp_path / "storm", model, Setting(seed=11, lr=LEARNS)) as fleet:
-        watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
-        rage(fleet, forecast(3, 11, fleet.kinds()), watch)
-        steps = calm(fleet, watch, steps=WINDOW, deadline_s=180.0)
-        disturbed = curve.windows(curve.rewards(fleet.ledger), WINDOW)
-    with Fleet(tmp_path / "twin", model, Setting(seed=12, lr=LEARNS, steps=steps)) as fleet:
-        watch = StallWatch(fleet.ledger, STALL_LIMIT_S)
-        until_done(fleet, watch, 300.0)
-        undisturbed = curve.windows(curve.rewards(fleet.ledger), WINDOW)
-    p = curve.same_curve(disturbed, undisturbed)
-    shown = [[round(mean, 2) for mean in means] for means in (disturbed, undisturbed)]
-    with capsys.disabled():
-        print(f"\n{steps} steps, windows of {WINDOW}: {shown[0]} and {shown[1]}, p = {p:.3f}")
-    assert undisturbed[-1] > undisturbed[0] + 0.15, "it learns, or there is no curve to compare"
-    assert p > 0.001
 
 
 def write(seed: int, figures: dict[str, object]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 import socket
 import sys
 import threading
@@ -125,15 +127,40 @@ def test_a_stall_that_nobody_explains_is_noticed(tmp_path: Path, said: str) -> N
 
 
 def test_a_policy_that_earns_what_it_should_passes_and_a_bias_is_noticed() -> None:
-    fair = [(n, "t", float(n % 2)) for n in range(1000)]
-    assert abs(curve.excess(fair, {"t": 0.5})) < 0.1
+    assert abs(curve.excess((float(n % 2), 0.5) for n in range(1000))) < 0.1
     shift = curve.detectable(1000)
-    biased = [(n, "t", float(n % 1000 < 1000 * (0.5 + shift))) for n in range(1000)]
-    assert curve.excess(biased, {"t": 0.5}) > curve.Z_LIMIT
+    biased = [(float(n < 1000 * (0.5 + shift)), 0.5) for n in range(1000)]
+    assert curve.excess(biased) > curve.Z_LIMIT
 
 
-def test_a_curve_beside_another_is_noticed() -> None:
-    rising = [0.5 + 0.02 * n for n in range(14)]
-    noise = [0.03 * (-1) ** n for n in range(14)]
-    assert curve.same_curve(rising, [r + e for r, e in zip(rising, noise, strict=True)]) > 0.5
-    assert curve.same_curve(rising, [r - 0.1 for r in rising]) < 0.001
+def coins(seed: int, rate: float = 0.06, loses: float = 0.0) -> curve.Run:
+    """25 steps of 8 coins, learning from luck; of wrong answers `loses` are sampled again."""
+    draw, score, earned, means = random.Random(seed), 0.0, [], [0.5]
+    for _ in range(25):
+        step = list[float]()
+        while len(step) < 8:
+            reward = float(draw.random() < means[-1])
+            if reward or draw.random() >= loses:
+                step.append(reward)
+        earned += [(reward, means[-1]) for reward in step]
+        score += rate * sum(reward - 0.4 for reward in step)
+        means.append(1 / (1 + math.exp(-score)))
+    return curve.Run(earned, means)
+
+
+def test_the_luck_of_a_run_that_learns_is_no_excess_and_a_loss_by_reward_is() -> None:
+    runs = [coins(seed) for seed in range(200)]
+    squares = [curve.excess(run.earned) ** 2 for run in runs]
+    ends = [run.means[-1] for run in runs]
+    assert max(ends) - min(ends) > 0.2, "luck moves a whole run"
+    assert 0.7 < sum(squares) / len(squares) < 1.3, "and the variance of z is 1 all the same"
+    lossy = [pair for seed in range(4) for pair in coins(seed, loses=0.5).earned]
+    assert curve.excess(lossy) > curve.Z_LIMIT
+
+
+def test_runs_of_one_kind_pass_in_spite_of_their_luck_and_slower_ones_are_noticed() -> None:
+    ends = [coins(seed).means[-1] for seed in range(320)]
+    ps = [curve.same(ends[n : n + 3], ends[n + 3 : n + 16]) for n in range(0, 320, 16)]
+    assert min(ps) > 0.001 and 0.3 < sum(ps) / len(ps) < 0.7, "p is uniform"
+    slower = [coins(seed, rate=0.012).means[-1] for seed in range(400, 404)]
+    assert curve.same(slower, ends[:20]) < 0.001
