@@ -96,18 +96,20 @@ def test_rollouts_become_a_step_and_room_for_new_groups(world):
     assert w.lease()["rollout_id"] == "g000002-r0"
 
 
-def test_a_writer_that_hangs_costs_a_round_and_not_the_controller(world):
+@pytest.mark.parametrize("what", ["round", "look"])
+def test_a_writer_that_hangs_costs_a_round_or_a_look_and_not_the_controller(world, what):
     w = world(max_running=100)
-    whole_round, hung = w.controller.rounds.round, threading.Event()
+    whole, hung, again = getattr(w.controller.rounds, what), threading.Event(), threading.Event()
 
     def one_that_waits_in_vain():
         if not hung.is_set():
             hung.set()
             raise Stalled("another writer of the ledger", owner="another process", seconds=30.0)
-        return whole_round()
+        again.set()
+        return whole()
 
-    w.controller.rounds.round = one_that_waits_in_vain
-    assert hung.wait(60)
+    setattr(w.controller.rounds, what, one_that_waits_in_vain)
+    assert again.wait(60)
     w.pool()
     w.train()
     assert w.lease(wait_s=30.0) is not None

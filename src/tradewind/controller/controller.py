@@ -128,7 +128,7 @@ class Controller:
         while not self._stopped and not ended():
             try:
                 await self.call(self.rounds.look)
-            except LedgerAway as error:
+            except (LedgerAway, Stalled) as error:
                 log.warning("%s", error)
             await asyncio.sleep(self.config.tick_s)
 
