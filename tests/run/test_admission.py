@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from tradewind.run.admission import admit_for_run, admitted_tasks
 from tradewind.run.cli import app
 from tradewind.run.prepare import read_tasks
-from tradewind.run.recipe import Recipe, read_recipe, write_toml
+from tradewind.run.recipe import Recipe, read_recipe
+from tradewind.run.resolved import write_toml
 from tradewind.run.workspace import Workspace
 from tradewind.types import UserError
 

@@ -37,6 +37,7 @@ rows = [
     for i in range(8)
 ]
 (data / "tasks.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+(data / "corpus.jsonl").write_text('{"text": "all that there is to know"}\\n')
 with open(data / "made", "a") as made: made.write("once ")
 """
 FULL = TEXT + "[midtrain]\nsteps = 2\n[control]\nsteps = 1\n"
@@ -93,6 +94,15 @@ def test_a_whole_run_leaves_results_a_report_and_a_table(place: Path) -> None:
     assert not any((run / "pids").iterdir()), "no process is left"
 
 
+def test_mid_training_without_a_corpus_is_refused_before_anything_starts(place: Path) -> None:
+    """The trainer said it after the base model had been evaluated."""
+    (place / "make.py").write_text(MAKE.replace("corpus.jsonl", "corpse.jsonl"))
+    done = play(place)
+    assert done.returncode == 2
+    assert "the corpus of mid-training does not exist" in done.stderr
+    assert "leave [midtrain] out" in done.stderr and "held out" not in done.stdout
+
+
 def test_a_run_that_began_is_continued_or_put_aside_but_never_mixed(tmp_path: Path) -> None:
     asked = Launch(write_recipe(tmp_path), runs=tmp_path / "runs")
     recipe = read_recipe(asked.recipe_file, runs=asked.runs)
@@ -104,7 +114,7 @@ def test_a_run_that_began_is_continued_or_put_aside_but_never_mixed(tmp_path: Pa
         claim_folder(workspace, recipe, asked)
     claim_folder(workspace, recipe, replace(asked, resume=True))
     changed = read_recipe(asked.recipe_file, ["trainer.lr=0.5"], asked.runs)
-    with pytest.raises(UserError, match=r"not the one with which the run began; new: lr = 0\.5"):
+    with pytest.raises(UserError, match=r"with which the run began: \[trainer\] lr = 0\.5 \(was"):
         claim_folder(workspace, changed, replace(asked, resume=True))
     assert put_aside(workspace) == tmp_path / "runs" / "small.1"
     assert put_aside(workspace) is None

@@ -39,6 +39,7 @@ def recipe(tmp_path: Path) -> Recipe:
     [
         (None, "the taskset cannot be read .No such file"),
         ("{}", "line 1: task_id: Field required"),
+        ('{"task_id": "a", "input": {}, "reference": {}}', "no tasks with split 'heldout'"),
         (GOOD + "not json", "line 3: Invalid JSON"),
         (GOOD + row("a", "train"), "line 3: task_id 'a' is already on line 1"),
         ("", "the taskset has no tasks"),

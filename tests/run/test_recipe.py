@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from recipes import TEXT, write_recipe
 
-from tradewind.run.recipe import apply_override, read_recipe, write_toml
+from tradewind.run.recipe import apply_override, read_recipe
+from tradewind.run.resolved import differences, write_toml
 from tradewind.run.sentences import toml_path
 from tradewind.types import UserError
+
+SHORTEST = '[model]\npath = "model"\n[env]\nentry = "my_env.py"\n'
 
 
 def refused(folder: Path, text: str) -> str:
@@ -54,10 +58,18 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
 def test_missing_pieces_get_a_sentence(tmp_path: Path) -> None:
     assert "[model] is missing" in refused(tmp_path, TEXT.replace('[model]\npath = "model"', ""))
     assert "set one of path, hub or package" in refused(tmp_path, TEXT.replace("path =", "#"))
-    no_pools = TEXT.replace('[[pools]]\nname = "paris"', "").replace(
-        '[[pools]]\nname = "oregon"', ""
+    assert "pools is empty, so nobody would sample" in refused(tmp_path, "pools = []\n" + SHORTEST)
+    assert "[run] name = 'a/b' is not valid: it names a folder" in refused(
+        tmp_path, SHORTEST + '[run]\nname = "a/b"\n'
     )
-    assert "it has no [[pools]]" in refused(tmp_path, no_pools)
+
+
+def test_the_shortest_recipe_names_a_model_and_an_environment(tmp_path: Path) -> None:
+    """It had to name a pool and a function, and was mid-trained on a corpus that nobody had."""
+    recipe = read_recipe(write_recipe(tmp_path, SHORTEST))
+    assert len(recipe.pools) == 1 and recipe.midtrain.steps == 0
+    named = read_recipe(write_recipe(tmp_path, SHORTEST + "[midtrain]\n"))
+    assert named.midtrain.steps > 0
 
 
 def test_two_pools_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -96,8 +108,27 @@ def test_an_override_that_leads_nowhere_gets_a_sentence(override: str) -> None:
 def test_the_resolved_recipe_reads_back_equal(tmp_path: Path) -> None:
     text = TEXT + "loss_floats = {clip = 0.5}\n[env.settings]\nA = 'quote \" and \\ and é'\n"
     recipe = read_recipe(write_recipe(tmp_path, text), runs=tmp_path)
-    again = read_recipe(write_recipe(tmp_path, write_toml(recipe), "again.toml"), runs=tmp_path)
-    assert again == recipe
+    for explain in (False, True):
+        written = write_toml(recipe, explain=explain)
+        assert read_recipe(write_recipe(tmp_path, written, "again.toml"), runs=tmp_path) == recipe
+
+
+def test_every_key_of_a_resolved_recipe_is_explained(tmp_path: Path) -> None:
+    lines = write_toml(read_recipe(write_recipe(tmp_path)), explain=True).splitlines()
+    assert "# ledger = (not set)" in lines, "keys without a value are there, too"
+    for before, line in pairwise(lines):
+        if " = " in line and not line.startswith("#"):
+            assert before.startswith("# "), line
+
+
+def test_a_key_that_another_table_has_too_is_still_seen_to_change(tmp_path: Path) -> None:
+    """`[midtrain] steps = 0` went unnoticed wherever `[control] steps = 0` stood."""
+    mine = read_recipe(write_recipe(tmp_path, TEXT + "[midtrain]\nsteps = 40\n"))
+    other = read_recipe(write_recipe(tmp_path, TEXT + "[midtrain]\nsteps = 0\n"))
+    assert mine.control.steps == 0
+    found = differences(write_toml(mine), write_toml(other))
+    assert found == ["[midtrain] steps = 0 (was 40)"]
+    assert differences(write_toml(mine), write_toml(mine)) == []
 
 
 def test_toml_paths_look_like_the_file() -> None:

@@ -50,7 +50,10 @@ GRACE_S = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; the exit status is 2 after a sentence about wrong input."""
     parser = argparse.ArgumentParser(
-        prog="tradewind.controller", description="Groups, leases, credit, status"
+        prog="tradewind controller",
+        description="Groups, leases, credit, status",
+        epilog="TRADEWIND_WORKER_KEY, TRADEWIND_POOL_KEY and TRADEWIND_ADMIN_KEY in the environment"
+        " are the keys that it asks for",
     )
     parser.add_argument(
         "--config", type=Path, help="JSON or TOML file of ControllerConfig's fields"

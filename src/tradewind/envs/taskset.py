@@ -40,7 +40,8 @@ def load_tasks(path: Path) -> list[Task]:
             f"the taskset has {len(faults)} bad row{'s' if faults[1:] else ''} "
             f"({'; '.join(faults[:FAULTS_SHOWN])}{'; ...' if faults[FAULTS_SHOWN:] else ''})",
             value=str(path),
-            fix="each line is one JSON object with task_id, kind, split, input and reference",
+            fix="each line is one JSON object with task_id, input and reference; kind and split may"
+            " be there",
         )
     if not tasks:
         raise UserError(

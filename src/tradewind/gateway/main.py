@@ -81,9 +81,14 @@ def build(config: GatewayConfig, workspace: Path) -> Gateway:
 
 def main(argv: list[str] | None = None) -> int:
     """`python -m tradewind.gateway --config FILE --workspace DIR`; 2 means a sentence on stderr."""
-    parser = argparse.ArgumentParser(prog="tradewind gateway")
+    parser = argparse.ArgumentParser(
+        prog="tradewind gateway",
+        description="The endpoint for agents and users",
+        epilog="TRADEWIND_POOL_KEY and TRADEWIND_USER_KEY in the environment are the keys of pools"
+        " and users",
+    )
     parser.add_argument("--config", type=Path, help="TOML or JSON file of GatewayConfig's fields")
-    parser.add_argument("--workspace", type=Path, default=Path())
+    parser.add_argument("--workspace", type=Path, default=Path(), help="folder of the run")
     parser.add_argument("--parameters", action="store_true", help="print the parameter table")
     options = parser.parse_args(argv)
     if options.parameters:

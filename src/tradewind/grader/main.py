@@ -256,7 +256,7 @@ class Grader:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; the exit status is 2 after a sentence about wrong input."""
-    parser = argparse.ArgumentParser(prog="tradewind.grader", description="Grade finished rollouts")
+    parser = argparse.ArgumentParser(prog="tradewind grader", description="Grade finished rollouts")
     parser.add_argument("--config", type=Path, help="JSON or TOML file with GraderConfig's fields")
     parser.add_argument("--workspace", type=Path, default=Path(), help="folder of the run")
     args = parser.parse_args(argv)

@@ -186,15 +186,20 @@ def _serve_with(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tradewind pool")
+    parser = argparse.ArgumentParser(
+        prog="tradewind pool",
+        description="Decode for rollouts and users, and follow the weights",
+        epilog="TRADEWIND_POOL_KEY in the environment is the key of the run's pools",
+    )
+    said = PoolConfig.explained()
     parser.add_argument("--config", type=Path, help="TOML or JSON file of one [[pools]] section")
     parser.add_argument("--workspace", type=Path, help="its model/ is the default of --model")
-    parser.add_argument("--join", "--controller", dest="controller", help="URL to report to")
+    parser.add_argument("--join", "--controller", dest="controller", help=said["controller"])
     for name in ("name", "engine", "bucket", "fallback", "run-id", "host", "url", "dtype"):
-        parser.add_argument(f"--{name}")
+        parser.add_argument(f"--{name}", help=said[name.replace("-", "_")])
     for name in ("port", "threads", "max-batch", "max-tokens"):
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--model", type=Path, help="folder of the base checkpoint")
+        parser.add_argument(f"--{name}", type=int, help=said[name.replace("-", "_")])
+    parser.add_argument("--model", type=Path, help=said["model"])
     return parser
 
 

@@ -137,12 +137,17 @@ def _serve_with(server: uvicorn.Server, mirror: Mirror | None, listener: socket.
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tradewind relay")
-    parser.add_argument("--config", type=Path, help="TOML or JSON file")
+    parser = argparse.ArgumentParser(
+        prog="tradewind relay",
+        description="The weight stream for the pools of a region",
+        epilog=f"{KEY_NAME} in the environment is the key of its pools",
+    )
+    said = RelayConfig.explained()
+    parser.add_argument("--config", type=Path, help="TOML or JSON file of RelayConfig's fields")
     for name in ("bucket", "run-id", "host"):
-        parser.add_argument(f"--{name}")
+        parser.add_argument(f"--{name}", help=said[name.replace("-", "_")])
     for name in ("port", "threads", "cache-bytes"):
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--model", type=Path, help="folder of the base checkpoint")
-    parser.add_argument("--cache", type=Path, help="folder for objects")
+        parser.add_argument(f"--{name}", type=int, help=said[name.replace("-", "_")])
+    parser.add_argument("--model", type=Path, help=said["model"])
+    parser.add_argument("--cache", type=Path, help=said["cache"])
     return parser

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 
 from tradewind.ledger.evals import PassRate
@@ -21,12 +21,19 @@ ARM_WORDS = {
 """In the order in which they are shown."""
 
 
+def arm_words(arms: Collection[str]) -> dict[str, str]:
+    """Those of `ARM_WORDS` that are there; RL is not called what it did not follow."""
+    named = {arm: words for arm, words in ARM_WORDS.items() if arm in arms}
+    return named if "midtrained" in named or "rl" not in named else named | {"rl": "after RL"}
+
+
 _COMPONENT_COLOURS = ("--a", "--b", "--good", "--ink", "--soft")
 
 
 def heldout_chart(rates: Mapping[str, PassRate], *, style: str = "") -> str:
     """Pass rate per arm with its interval, on one 0 to 100 % axis."""
-    shown = [(arm, rates[arm]) for arm in ARM_WORDS if arm in rates]
+    named = arm_words(rates)
+    shown = [(arm, rates[arm]) for arm in named]
     width, row, top = 900.0, 42.0, 14.0
     height = top + row * len(shown) + 44
     scale = Scale(0, 100, 150, width - 140)
@@ -48,7 +55,7 @@ def heldout_chart(rates: Mapping[str, PassRate], *, style: str = "") -> str:
     for index, (arm, rate) in enumerate(shown):
         middle = top + row * (index + 0.5)
         colour = "--a" if arm == "rl" else "--ink" if arm == "midtrained" else "--soft"
-        marks.append(_whisker(rate, middle, scale, colour, ARM_WORDS[arm]))
+        marks.append(_whisker(rate, middle, scale, colour, named[arm]))
     return figure("".join(marks), width, height, "Held-out pass rate of each arm", style=style)
 
 

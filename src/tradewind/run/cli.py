@@ -16,7 +16,8 @@ from tradewind.run import criteria, env, ledger, rewards, tasks, tenants, trust,
 from tradewind.run.launcher import Launch, launch, put_aside
 from tradewind.run.live import ViewKind, open_view
 from tradewind.run.options import AsJson, RunFolder
-from tradewind.run.recipe import read_recipe, write_toml
+from tradewind.run.recipe import read_recipe
+from tradewind.run.resolved import write_toml
 from tradewind.run.show import status_table
 from tradewind.run.snapshot import take_snapshot, with_details
 from tradewind.run.stages import read_stages
@@ -60,7 +61,8 @@ def run(  # noqa: PLR0913  one parameter per option
         bool, typer.Option("--fresh", help="Put an earlier run of this name aside.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the recipe with every key, start nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print all keys, what they are; start nothing."),
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Log lines even on a terminal.")] = False,
     as_json: AsJson = False,
@@ -69,7 +71,7 @@ def run(  # noqa: PLR0913  one parameter per option
     """Play a recipe: mid-training, RL and evaluation, with all processes on this machine."""
     asked = Launch(recipe, tuple(overrides or ()), runs, resume)
     if dry_run:
-        print(write_toml(read_recipe(recipe, asked.overrides, runs)))
+        print(write_toml(read_recipe(recipe, asked.overrides, runs), explain=True))
         return
     if fresh:
         name = read_recipe(recipe, asked.overrides, runs).run.name

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tradewind.ledger.place import without_password
 from tradewind.rewards.admission.options import AdmissionOptions
@@ -27,13 +28,20 @@ def check_database(url: str | None) -> None:
 class RunConfig(Config):
     """`[run]`."""
 
-    name: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
+    name: str = ""
     """Names the folder `runs/<name>`; empty takes the recipe file's name."""
     seed: int = 7
     """Everything random that is ours follows from it."""
     ledger: str | None = None
     """PostgreSQL database that holds the ledger, as `postgresql://user@host/name`; None is a SQLite
     file in the run's folder. The password comes from PGPASSWORD, PGPASSFILE or `~/.pgpass`."""
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_folder(cls, name: str) -> str:
+        if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._-]*)?", name):
+            raise ValueError("it names a folder: letters, digits, dots, dashes and underscores")
+        return name
 
     @model_validator(mode="after")
     def _ledger_is_a_database(self) -> RunConfig:
@@ -62,7 +70,8 @@ class TasksConfig(Config):
     """`[tasks]`."""
 
     path: Path = Path("{data}/tasks.jsonl")
-    """JSON lines, one `Task` each. """
+    """JSON lines, a task each: `task_id`, `input` and `reference`; `kind` and `split` (train, which
+    is the default, or heldout) if you like. At least one task is held out."""
     admit: bool = True
     """Whether every task must show first that its verifier can be believed (`tradewind tasks
     admit`); training tasks that do not are left out, counted and named."""
@@ -74,14 +83,15 @@ class CorpusConfig(Config):
     """`[corpus]`."""
 
     path: Path = Path("{data}/corpus.jsonl")
-    """JSON lines with a `text` each (and `split`, train or heldout)."""
+    """JSON lines with a `text` each (and `split`: train, which is the default, or heldout)."""
 
 
 class EnvConfig(Config):
     """`[env]`: the product and the agent in it."""
 
-    entry: str = Field(default="", pattern=r"^([^:]+:[\w.]+)?$")
-    """`package.module:function` or `path/to/file.py:function` that plays one rollout; required."""
+    entry: str = ""
+    """What plays one rollout: `path/to/file.py` or `package.module`, and `:name` if the function is
+    not called `rollout`. Required."""
     prepare: str | None = None
     """Command that makes the data in `{data}`; runs once, before anything else."""
     pythonpath: Path | None = None

@@ -20,11 +20,15 @@ from tradewind.run.interruption import Interruption
 from tradewind.run.live import View
 from tradewind.run.model import cache_folder, resolve_model
 from tradewind.run.preflight import check_run
-from tradewind.run.prepare import make_data, read_tasks
-from tradewind.run.recipe import Recipe, read_recipe, write_toml
+from tradewind.run.prepare import check_corpus, make_data, read_tasks
+from tradewind.run.recipe import Recipe, read_recipe
+from tradewind.run.resolved import differences, write_toml
 from tradewind.run.summary import write_summary
 from tradewind.run.workspace import Workspace, write_atomic
 from tradewind.types import UserError
+
+SHOWN = 5
+"""Changed keys that a refusal names."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,12 @@ def claim_folder(workspace: Workspace, recipe: Recipe, asked: Launch) -> None:
             fix="add --resume to continue it, --fresh to put it aside and begin anew, or set"
             " another name with --set run.name=NAME",
         )
-    known = before.splitlines()
-    if changed := [line for line in resolved.splitlines() if line not in known]:
+    if changed := differences(before, resolved):
+        more = f"; {len(changed) - SHOWN} more" if changed[SHOWN:] else ""
         raise UserError(
-            "the recipe is not the one with which the run began; new: " + "; ".join(changed[:5]),
+            "the recipe is not the one with which the run began: "
+            + "; ".join(changed[:SHOWN])
+            + more,
             value=str(asked.recipe_file),
             fix=f"restore the recipe (it is in {workspace.recipe}), or begin anew with --fresh",
         )
@@ -134,9 +140,12 @@ def base_model(recipe: Recipe, workspace: Workspace, folder: Path, view: View) -
 def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View) -> None:
     """Make the data unless an earlier launch did, and check the tasks."""
     if not prepared(workspace).exists():
-        view.say("preparing the data")
+        if recipe.env.prepare is not None:
+            view.say("preparing the data")
         make_data(recipe, workspace, folder)
         tasks = read_tasks(folder / recipe.tasks.path)
+        if recipe.midtrain.steps:
+            check_corpus(folder / recipe.corpus.path)
         if recipe.tasks.admit:
             n = len(tasks)
             view.say(f"admitting {n} tasks")

@@ -116,8 +116,8 @@ class PlainView:
         self._write(f"{time.strftime('%H:%M:%S')}  {sentence}")
 
     def work(self, what: str, done: int, n: int) -> None:
-        """Write a line if it is due."""
-        if self._pace.due(what):
+        """Write a line if it is due, and the last one."""
+        if self._pace.due(what) or done == n:
             self.say(f"{what}: {done} of {n}")
 
     def close(self) -> None:
@@ -140,8 +140,8 @@ class JsonView:
         self._write(json.dumps({"event": "say", "at": time.time(), "text": sentence, **fields}))
 
     def work(self, what: str, done: int, n: int) -> None:
-        """Write how far it is, if it is due."""
-        if self._pace.due(what):
+        """Write how far it is, if it is due or all."""
+        if self._pace.due(what) or done == n:
             self._write(json.dumps({"event": "work", "what": what, "done": done, "of": n}))
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ def check_entry(recipe: Recipe) -> None:
     if not recipe.env.entry:
         raise UserError(
             "[env] entry is missing",
-            fix="write entry = 'module:function', the function that plays one rollout",
+            fix="write entry = 'my_env.py', the file with `async def rollout(task, policy)`",
         )
 
 

@@ -91,9 +91,20 @@ def read_tasks(file: Path) -> list[Task]:
             raise UserError(
                 f"there are no tasks with split {split.value!r}",
                 value=str(file),
-                fix="a run needs tasks to train on and tasks that are held out",
+                fix=f'write "split": "{split.value}" into some rows: a run needs tasks to train on'
+                " and tasks that are held out",
             )
     return tasks
+
+
+def check_corpus(file: Path) -> None:
+    """Raise UserError if there is nothing to mid-train on."""
+    if not file.is_file():
+        raise UserError(
+            "the corpus of mid-training does not exist",
+            value=str(file),
+            fix="make it with [env] prepare, name it in [corpus] path, or leave [midtrain] out",
+        )
 
 
 def open_run(

@@ -7,7 +7,6 @@ interpreter.
 
 from __future__ import annotations
 
-import json
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -58,14 +57,14 @@ class Recipe(Config):
     """Groups, leases, staleness."""
     gateway: GatewayConfig = GatewayConfig()
     """The endpoint for agents and users."""
-    pools: tuple[PoolConfig, ...] = ()
-    """Who samples; one `[[pools]]` each."""
+    pools: tuple[PoolConfig, ...] = (PoolConfig(name="here"),)
+    """Who samples; one `[[pools]]` each. Without any: one, on this machine's CPU."""
     worker: WorkerConfig = WorkerConfig()
     """The customer's side."""
     grader: GraderConfig = GraderConfig()
     """Verifiers."""
     midtrain: MidtrainConfig = MidtrainConfig()
-    """Next-token training; `steps = 0` leaves it out."""
+    """Next-token training; a recipe without this table has none."""
     trainer: TrainerConfig = TrainerConfig()
     """Reinforcement learning."""
     users: UsersConfig = UsersConfig()
@@ -80,7 +79,9 @@ class Recipe(Config):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Recipe:
         if not self.pools:
-            raise ValueError("it has no [[pools]], so nobody would sample")
+            raise ValueError(
+                "pools is empty, so nobody would sample; leave it out, or write [[pools]]"
+            )
         names = [pool.name for pool in self.pools]
         if len(set(names)) < len(names):
             raise ValueError(f"two [[pools]] have the same name ({', '.join(names)})")
@@ -114,6 +115,7 @@ def read_recipe(file: Path, overrides: Sequence[str] = (), runs: Path = Path("ru
     ):
         if isinstance(table := tree.setdefault(section, {}), dict):
             table.setdefault(key, default)
+    tree.setdefault("midtrain", {"steps": 0})
     _share(tree)
     if isinstance(run := tree["run"], dict):
         places = {"{data}": str((runs / str(run["name"]) / "data").absolute())}
@@ -205,33 +207,3 @@ def _toml_value(written: str) -> Any:
         return tomllib.loads(f"value = {written}")["value"]
     except tomllib.TOMLDecodeError:
         return written
-
-
-def write_toml(recipe: Recipe) -> str:
-    """The recipe with every key resolved, as TOML that `read_recipe` reads back equal."""
-    lines: list[str] = []
-    for section, value in recipe.model_dump(mode="json", exclude_none=True).items():
-        tables = value if isinstance(value, list) else [value]
-        for table in tables:
-            lines.append(f"[[{section}]]" if isinstance(value, list) else f"[{section}]")
-            lines += [f"{key} = {_write_value(inner)}" for key, inner in table.items()]
-            lines.append("")
-    return "\n".join(lines)
-
-
-def _write_value(value: Any) -> str:
-    """Inline TOML; `repr` of a Python float is TOML, JSON strings are TOML basic strings."""
-
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return repr(value)
-        case str():
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case list():
-            return "[" + ", ".join(map(_write_value, value)) + "]"
-        case dict():
-            inner = (f"{json.dumps(key)} = {_write_value(v)}" for key, v in value.items())
-            return "{" + ", ".join(inner) + "}"
-    raise AssertionError(value)

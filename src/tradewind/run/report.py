@@ -197,9 +197,7 @@ def _table(data: ReportData) -> str:
     head = "<tr><th>held-out tasks</th><th>n</th><th>passed [95 %]</th>"
     head += "<th>kinds seen in training</th><th>kinds never seen</th></tr>"
     rows = ""
-    for arm, words in charts.ARM_WORDS.items():
-        if arm not in data.rates:
-            continue
+    for arm, words in charts.arm_words(data.rates).items():
         parts = data.rates[arm]
         cells = [words, str(parts["all"].n)]
         cells += [rate_words(parts.get(part)) for part in ("all", "seen", "unseen")]

@@ -13,6 +13,12 @@ from tradewind.types import UserError
 
 Path = Sequence[str | int]
 
+EXAMPLES = {
+    "[model]": ", for example with path = 'folder/of/a/checkpoint'",
+    "[env]": ", for example with entry = 'my_env.py'",
+}
+"""What to write where a table without a default is missing."""
+
 
 def toml_path(loc: Path) -> str:
     """`("trainer", "steps")` is `[trainer] steps`, `("pools", 0, "name")` `[[pools]] #1 name`."""
@@ -42,9 +48,9 @@ def known_keys(model: type[BaseModel], loc: Path) -> list[str]:
 def recipe_error(error: ValidationError, model: type[BaseModel], source: str) -> UserError:
     """All faults that pydantic found, as one UserError with a sentence each."""
     return UserError(
-        f"{source} does not work. "
+        f"{source} cannot work: "
         + " ".join(_sentence(e, model) for e in error.errors()).rstrip("."),
-        fix="`tradewind run RECIPE --dry-run` prints a recipe with every key resolved",
+        fix="correct it there; `tradewind run RECIPE --dry-run` says of each key what it is",
     )
 
 
@@ -58,7 +64,8 @@ def _sentence(error: ErrorDetails, model: type[BaseModel]) -> str:
         shown = "" if isinstance(value, dict | list) else f" (value {value!r})"
         return f"{where}{shown} is not a known key; {hint}"
     if error["type"] == "missing":
-        return f"{where} is missing and has no default."
+        example = EXAMPLES.get(where, "")
+        return f"{where} is missing{example}."
     message = error["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(value, dict | list) else f" = {value!r}"
     return f"{where}{shown} is not valid: {message[:1].lower()}{message[1:].rstrip('.')}."

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tradewind.ledger.evals import PassRate
 from tradewind.ledger.ledger import Ledger
-from tradewind.run.charts import ARM_WORDS
+from tradewind.run.charts import arm_words
 from tradewind.run.components import ComponentReading, read_components
 from tradewind.run.judged import judged_figures, read_curves
 from tradewind.run.readings import StepReading, read_steps
@@ -79,12 +79,11 @@ def result_table(data: ReportData) -> Table:
     table.add_column("", no_wrap=True)
     for column in ("n", "all kinds", "kinds in training", "kinds never seen"):
         table.add_column(column, justify="right", no_wrap=True)
-    for arm, words in ARM_WORDS.items():
-        if arm in data.rates:
-            parts = data.rates[arm]
-            cells = [rate_words(parts[part]).replace(" %", "") for part in PARTS]
-            style = "bold green" if arm == "rl" else None
-            table.add_row(words, str(parts["all"].n), *cells, style=style)
+    for arm, words in arm_words(data.rates).items():
+        parts = data.rates[arm]
+        cells = [rate_words(parts[part]).replace(" %", "") for part in PARTS]
+        style = "bold green" if arm == "rl" else None
+        table.add_row(words, str(parts["all"].n), *cells, style=style)
     return table
 
 

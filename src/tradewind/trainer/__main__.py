@@ -54,7 +54,9 @@ def _run_id(place: str, default: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tradewind.trainer")
+    parser = argparse.ArgumentParser(
+        prog="tradewind trainer", description="One stage of training; also under torchrun"
+    )
     parser.add_argument("--workspace", type=Path, required=True, help="folder of the arm")
     parser.add_argument("--stage", choices=("rl", "midtrain"), required=True)
     parser.add_argument("--config", type=Path, help="JSON or TOML with the stage's config")

@@ -26,9 +26,9 @@ class Document(Record):
     Example: `{"doc_id": "d1", "kind": "schema", "split": "train", "text": "orders(id, ...)"}`.
     """
 
-    doc_id: str
-    kind: str
-    split: Literal["train", "heldout"]
+    doc_id: str = ""
+    kind: str = "document"
+    split: Literal["train", "heldout"] = "train"
     text: str = Field(min_length=1)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import json
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +21,17 @@ class Config(BaseModel):
     """Frozen, closed to unknown keys; every field has a default and a docstring under it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    @classmethod
+    def explained(cls) -> dict[str, str]:
+        """The docstring of each field, on one line. Read from the sources: not for a hot path."""
+        said: dict[str, str] = {}
+        for part in reversed(cls.__mro__):
+            if part is not Config and issubclass(part, Config):
+                (found,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
+                assert isinstance(found, ast.ClassDef)
+                said |= _docstrings(found.body)
+        return said
 
     @classmethod
     def read(cls, path: Path | None) -> Self:
@@ -53,6 +68,19 @@ class Config(BaseModel):
             raise UserError(
                 f"{option} does not work ({first['msg']})", value=first["input"], fix="correct it"
             ) from error
+
+
+def _docstrings(body: list[ast.stmt]) -> dict[str, str]:
+    """What stands below each annotated name."""
+    return {
+        field.target.id: " ".join(below.value.value.split())
+        for field, below in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }
 
 
 def _load(path: Path) -> Any:

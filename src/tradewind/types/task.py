@@ -28,9 +28,9 @@ class Task(Record):
 
     task_id: str
     """Unique in its taskset."""
-    kind: str
+    kind: str = "task"
     """Family of the question; held-out results are told apart by kinds seen in training or not."""
-    split: Split
+    split: Split = Split.TRAIN
     input: Json
     """What the worker receives. Opaque to the platform."""
     reference: Json

@@ -80,7 +80,7 @@ async def bridge(
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="tradewind.push", description="Have rollouts played by a customer's server"
+        prog="tradewind push", description="Have rollouts played by a customer's server"
     )
     parser.add_argument("url", help="of the customer's server; /rollouts is below it")
     parser.add_argument("--controller", "--join", required=True, help="URL of the controller")

@@ -89,7 +89,11 @@ async def run(
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tradewind.worker", description="Play rollouts")
+    parser = argparse.ArgumentParser(
+        prog="tradewind worker",
+        description="Play rollouts in your product; only dials out",
+        epilog=f"{KEY_VARIABLE} in the environment is the key that the run gave you",
+    )
     parser.add_argument(
         "env", nargs="?", help="path/to/env.py[:name] or package.module[:name]; name: rollout"
     )
