@@ -17,6 +17,7 @@ from recipes import CHILD_ENV, TEXT, write_recipe
 from test_model import make_folder
 
 from tradewind.run.launcher import Launch, claim_folder, prepared, put_aside
+from tradewind.run.prepare import check_environment
 from tradewind.run.process import PidRecord, start_mark
 from tradewind.run.recipe import read_recipe
 from tradewind.run.stages import Stages, read_stages
@@ -50,6 +51,8 @@ def place(tmp_path: Path) -> Path:
     weights = {"w": np.arange(64, dtype=np.uint16)}
     write_file(model / "model.safetensors", TensorSet.of(weights))
     (tmp_path / "make.py").write_text(MAKE)
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "env.py").write_text("async def rollout(task, policy): ...\n")
     write_recipe(tmp_path, FULL)
     return tmp_path
 
@@ -101,6 +104,35 @@ def test_mid_training_without_a_corpus_is_refused_before_anything_starts(place: 
     assert done.returncode == 2
     assert "the corpus of mid-training does not exist" in done.stderr
     assert "leave [midtrain] out" in done.stderr and "held out" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (None, "No module named 'toy.env'"),
+        ("import nothing_such", "No module named 'nothing_such'"),
+        ("raise SystemExit('no product here')", "SystemExit: no product here"),
+        ("raise ValueError('two\\nlines')", "ValueError: two lines"),
+        ("def rollout(task, policy): ...", "this is not an async function"),
+        ("async def play(task, policy): ...", "toy.env has no 'rollout'"),
+    ],
+)
+def test_an_environment_that_cannot_be_loaded_is_told_before_anything_starts(
+    place: Path, module: str | None, said: str
+) -> None:
+    """The worker said it after all processes were up, and the run could only be put aside."""
+    file = place / "toy" / "env.py"
+    file.unlink() if module is None else file.write_text(module)
+    recipe = read_recipe(place / "small.toml", runs=place / "runs")
+    with pytest.raises(UserError) as caught:
+        check_environment(recipe, place)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_environment_that_prints_and_warns_at_its_import_is_fine(place: Path) -> None:
+    text = "import sys\nprint('hello', file=sys.stderr)\nasync def rollout(task, policy): ...\n"
+    (place / "toy" / "env.py").write_text(text)
+    check_environment(read_recipe(place / "small.toml", runs=place / "runs"), place)
 
 
 def test_a_run_that_began_is_continued_or_put_aside_but_never_mixed(tmp_path: Path) -> None:

@@ -138,3 +138,14 @@ def test_nulls_are_read_only_when_asked_for(snapshot: Snapshot, tmp_path: Path) 
     ledger = Ledger.open(Workspace(tmp_path).ledger)
     assert sum(rate.nulls for rate in counted) == ledger.counts().nulls
     ledger.close()
+
+
+def test_every_kind_of_view_says_that_there_is_nothing_to_learn_from(snapshot: Snapshot) -> None:
+    """A run whose rewards were all 0 ended like any other."""
+    flat = snapshot.model_copy(update={"stage": "rl", "flat_steps": 3})
+    console = Console(width=200, file=io.StringIO())
+    console.print(panel(flat))
+    assert isinstance(console.file, io.StringIO)
+    for said in (line(flat), console.file.getvalue()):
+        assert "the same in the last 3 steps" in said and "tradewind rollouts" in said
+    assert "the same in the last" not in line(flat.model_copy(update={"flat_steps": 1}))

@@ -122,7 +122,7 @@ def _import(place: str, entry: str) -> ModuleType:
         return importlib.import_module(place)
     except UserError:
         raise
-    except Exception as error:  # boundary: the customer's module may do anything
+    except (Exception, SystemExit) as error:  # boundary: the customer's module may do anything
         raise UserError(
             f"the environment cannot be imported ({type(error).__name__}: {error})",
             value=entry,
@@ -145,3 +145,17 @@ def _import_file(file: Path, entry: str) -> ModuleType:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     return importlib.import_module(".".join(parts))
+
+
+def main(argv: list[str]) -> int:
+    """`python -m tradewind.envs.protocol ENTRY`: whether it can be loaded; 2 with a sentence."""
+    try:
+        load_env(argv[0])
+    except UserError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

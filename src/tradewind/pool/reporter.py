@@ -9,6 +9,7 @@ from collections.abc import Callable
 import httpx
 from pydantic import ValidationError
 
+from tradewind.http.urls import base_url
 from tradewind.pool.engine import Engine
 from tradewind.pool.status import PoolStatus
 from tradewind.types import PoolOrder, Record
@@ -80,6 +81,8 @@ class Reporter:
 
 
 def controller_client(url: str, key: str) -> httpx.Client:
-    """A client for the controller at `url`."""
+    """A client for the controller at `url`; raises `UserError` if that is no URL."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    return httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=DEADLINE_S)
+    return httpx.Client(
+        base_url=base_url(url, "the controller"), headers=headers, timeout=DEADLINE_S
+    )

@@ -18,6 +18,7 @@ from tradewind.run.live import ViewKind, open_view
 from tradewind.run.options import AsJson, RunFolder
 from tradewind.run.recipe import read_recipe
 from tradewind.run.resolved import write_toml
+from tradewind.run.rollouts import show_rollouts
 from tradewind.run.show import status_table
 from tradewind.run.snapshot import take_snapshot, with_details
 from tradewind.run.stages import read_stages
@@ -103,6 +104,9 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
         print(snapshot.model_dump_json())
     else:
         Console().print(status_table(snapshot))
+
+
+app.command("rollouts", rich_help_panel=RUN)(show_rollouts)
 
 
 @app.command(rich_help_panel=RUN)
@@ -212,6 +216,12 @@ def _print_summary(workspace: Workspace) -> None:
     console = Console()
     console.print(result_table(data))
     console.print(result_sentence(data.figures), highlight=False)
+    if data.figures.get("groups.graded") and not data.figures["groups.mixed_share"]:
+        console.print(
+            "No group had two different rewards, so RL had nothing to learn from. See why: "
+            f"tradewind rollouts {_shown(workspace.folder)}",
+            style="bold yellow",
+        )
     console.print(f"look at {_shown(workspace.report)}, figures in {_shown(workspace.results)}")
 
 

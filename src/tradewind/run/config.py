@@ -18,7 +18,10 @@ def check_database(url: str | None) -> None:
     if url is None:
         return
     if not url.startswith(("postgresql://", "postgresql+psycopg://", "postgres://")):
-        raise ValueError("ledger must be like postgresql://user@host/name")
+        raise ValueError(
+            "ledger must be like postgresql://user@host/name, and begins with"
+            f" {url.partition('://')[0]!r}"
+        )
     try:
         without_password(url)
     except UserError as error:

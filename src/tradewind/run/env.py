@@ -73,7 +73,10 @@ def check(  # noqa: PLR0913  one parameter per option
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a server, in whatever language: exit status 0 if it keeps the push protocol, else 1."""
+    """Check an environment: a file of yours, or a server in whatever language.
+
+    Exit status 0 if all checks held, 1 if one did not.
+    """
     asked = Asked(
         target=target,
         task=_task(task, tasks),
@@ -182,6 +185,9 @@ def _ready_url(child: subprocess.Popen[str], target: str) -> str:
         last = line.strip() or last
         if "ready at " in line:
             return line.rpartition("ready at ")[2].strip()
+    what, _, fix = last.partition(". Fix: ")
+    if fix:  # it said what is wrong in the form that we use, too
+        raise UserError(what, fix=fix.rstrip("."))
     raise UserError(f"the environment cannot be served ({last})", value=target, fix="correct it")
 
 

@@ -20,7 +20,7 @@ from tradewind.run.interruption import Interruption
 from tradewind.run.live import View
 from tradewind.run.model import cache_folder, resolve_model
 from tradewind.run.preflight import check_run
-from tradewind.run.prepare import check_corpus, make_data, read_tasks
+from tradewind.run.prepare import check_corpus, check_environment, make_data, read_tasks
 from tradewind.run.recipe import Recipe, read_recipe
 from tradewind.run.resolved import differences, write_toml
 from tradewind.run.summary import write_summary
@@ -144,8 +144,15 @@ def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View)
             view.say("preparing the data")
         make_data(recipe, workspace, folder)
         tasks = read_tasks(folder / recipe.tasks.path)
+        if recipe.tasks.admit and "signals" not in recipe.grader.model_fields_set:
+            raise UserError(
+                "the recipe does not say what checks an answer",
+                fix='write a [[grader.signals]] table, as with use = "exact"; docs/rewards.md has'
+                " all that there are",
+            )
         if recipe.midtrain.steps:
             check_corpus(folder / recipe.corpus.path)
+        check_environment(recipe, folder)
         if recipe.tasks.admit:
             n = len(tasks)
             view.say(f"admitting {n} tasks")

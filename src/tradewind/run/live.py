@@ -25,6 +25,8 @@ from tradewind.run.snapshot import SILENT_S, PoolLine, Snapshot
 ViewKind = Literal["auto", "live", "plain", "json"]
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_EVERY_S = 10.0
+FLAT_STEPS = 2
+"""Steps in a row without a mixed group that are worth a line."""
 
 
 class View(Protocol):
@@ -165,6 +167,8 @@ def line(s: Snapshot) -> str:
     parts.append(f"{clock(s.elapsed_s)} elapsed")
     if s.left_s is not None:
         parts.append(f"{clock(s.left_s)} left in stage")
+    if flat := flat_words(s):
+        parts.append(flat)
     for beat in s.waits:
         if s.at - beat.since >= PLAIN_EVERY_S:
             parts.append(wait_words(beat.process, beat.waiting_for, beat.owner, s.at - beat.since))
@@ -174,6 +178,16 @@ def line(s: Snapshot) -> str:
 def wait_words(process: str, reason: str | None, owner: str | None, seconds: float) -> str:
     """`trainer waits 12 s for 2 more closed groups (grader)`."""
     return f"{process} waits {seconds:.0f} s for {reason}" + (f" ({owner})" if owner else "")
+
+
+def flat_words(s: Snapshot) -> str | None:
+    """That RL has nothing to learn from, once two steps in a row say so."""
+    if s.stage != "rl" or s.flat_steps < FLAT_STEPS:
+        return None
+    return (
+        f"all rewards of a group were the same in the last {s.flat_steps} steps: nothing to learn"
+        " from (look at them: tradewind rollouts RUN)"
+    )
 
 
 def clock(seconds: float) -> str:
@@ -200,6 +214,8 @@ def panel(s: Snapshot) -> RenderableType:
     rows.append(facts)
     if s.pools:
         rows.append(_pools(s.pools))
+    if flat := flat_words(s):
+        rows.append(Text(flat, style="bold yellow"))
     rows += [
         Text(wait_words(b.process, b.waiting_for, b.owner, s.at - b.since), style="yellow")
         for b in s.waits

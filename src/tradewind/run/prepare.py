@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.hazard import compile_ahead
 from tradewind.weights.publish import Publisher
 from tradewind.weights.signing import Signer
+
+IMPORT_S = 120.0
+"""Longest that importing the customer's environment may take, in seconds."""
 
 
 def make_data(recipe: Recipe, workspace: Workspace, folder: Path) -> None:
@@ -105,6 +109,36 @@ def check_corpus(file: Path) -> None:
             value=str(file),
             fix="make it with [env] prepare, name it in [corpus] path, or leave [midtrain] out",
         )
+
+
+def check_environment(recipe: Recipe, folder: Path) -> None:
+    """Raise UserError if the worker could not load the entry.
+
+    In a process of its own, as the worker would: it runs the customer's code.
+    """
+    argv = [sys.executable, "-m", "tradewind.envs.protocol", recipe.env.entry]
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=folder,
+            env={**inherited_environment(judge_keys(recipe)), **environment(recipe, folder)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=IMPORT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"the environment was not imported within {IMPORT_S:.0f} s",
+            value=recipe.env.entry,
+            fix="let the module only define things, and do its work inside the rollout",
+        ) from error
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        what, _, fix = said.partition(". Fix: ")
+        raise UserError(what, fix=fix.rstrip(".") or "run the file with python to see why")
 
 
 def open_run(

@@ -67,6 +67,8 @@ def _sentence(error: ErrorDetails, model: type[BaseModel]) -> str:
         example = EXAMPLES.get(where, "")
         return f"{where} is missing{example}."
     message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "path_type":
+        message = "it must be a path, as a text"
     shown = "" if isinstance(value, dict | list) else f" = {value!r}"
     return f"{where}{shown} is not valid: {message[:1].lower()}{message[1:].rstrip('.')}."
 

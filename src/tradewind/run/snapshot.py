@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from pydantic import Field
 
@@ -69,6 +70,8 @@ class Snapshot(Record):
     version: int
     rewards: tuple[float, ...]
     """Mean reward per RL step."""
+    flat_steps: int = 0
+    """Newest RL steps in a row that no group had two different rewards for: they taught nothing."""
     staleness_last: int
     """Largest in the last step."""
     staleness_max: int
@@ -160,6 +163,7 @@ def _compose(ledger: Ledger, stages: StagesFile, at: float) -> Snapshot:
         steps=planned,
         version=counts.version,
         rewards=tuple(s.reward for s in steps),
+        flat_steps=len(list(takewhile(lambda s: s.mixed == 0.0, reversed(steps)))),
         staleness_last=max(steps[-1].staleness, default=0) if steps else 0,
         staleness_max=max((s for step in steps for s in step.staleness), default=0),
         staleness_tokens=token_ages(steps),

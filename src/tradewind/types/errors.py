@@ -28,7 +28,8 @@ class UserError(TradewindError):
     def __init__(self, what: str, *, value: object = None, fix: str) -> None:
         self.what, self.value, self.fix = what, value, fix
         shown = "" if value is None else f": {value!r}"
-        super().__init__(f"{what}{shown}. Fix: {fix}.")
+        said = f"{what}{shown}"
+        super().__init__(f"{said}{'' if said.endswith('?') else '.'} Fix: {fix}.")
 
 
 class RefusedWeights(UserError):

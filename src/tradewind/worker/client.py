@@ -11,6 +11,7 @@ import httpx
 
 from tradewind.http.connected import Connected
 from tradewind.http.retry import pauses, retry_after
+from tradewind.http.urls import base_url
 from tradewind.types.errors import Conflict, UserError
 from tradewind.types.lease import Lease
 from tradewind.types.outcome import Outcome
@@ -22,12 +23,15 @@ _SLACK_S = 15.0
 
 
 class ControllerClient(Connected):
-    """Requests to one controller. Use as an async context manager."""
+    """Requests to one controller. Use as an async context manager. Raises `UserError` if `url` is
+    none.
+    """
 
     def __init__(self, url: str, key: str, config: WorkerConfig) -> None:
-        self._url, self._key, self._config = url, key, config
+        self._url = base_url(url, "the controller")
+        self._key, self._config = key, config
         self._http = httpx.AsyncClient(
-            base_url=url,
+            base_url=self._url,
             timeout=httpx.Timeout(_SLACK_S),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
         )
