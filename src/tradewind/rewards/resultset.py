@@ -79,6 +79,7 @@ class ResultSet(Verifier[ResultSetReference]):
     """Runs the agent's query and the reference's in a child that lives on."""
 
     version = "1"
+    takes = ResultSetOptions
     kind = Kind.EXECUTABLE
     reads = ResultSetReference
     solution = "sql"

@@ -22,7 +22,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
         return 1.0
     if n >= _EXACT_BELOW:
         return math.erfc(abs(only_first - only_second) / math.sqrt(2 * n))
-    tail = sum(math.comb(n, i) for i in range(min(only_first, only_second) + 1)) / 2**n
+    tail: float = sum(math.comb(n, i) for i in range(min(only_first, only_second) + 1)) / 2**n
     return min(1.0, 2 * tail)
 
 
