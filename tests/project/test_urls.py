@@ -10,7 +10,7 @@ from tradewind.types import UserError
     "url", ["127.0.0.1:8200", "localhost:8200", "", "http://", "ftp://a", "http://a:b"]
 )
 def test_a_forgotten_scheme_is_said_and_not_retried_for_ever(url: str) -> None:
-    with pytest.raises(UserError, match="not the URL of the controller.*write http://host:port"):
+    with pytest.raises(UserError, match=r"not the URL of the controller.*write http://host:port"):
         base_url(url, "the controller")
 
 
