@@ -4,10 +4,15 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from tradewind.run.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md"]
-PAGES += [f"docs/{page}.md" for page in ("architecture", "vllm", "environments", "rewards")]
+PAGES += ["CONTRIBUTING.md", "benchmarks/README.md"]
+PAGES += sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md") if page.stem != "plan")
+PAGES += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("examples/*/README.md"))
 
 
 def stops(page: str) -> list[tuple[int, list[str]]]:
@@ -49,3 +54,27 @@ def test_readme_commands_are_verbs_of_the_makefile() -> None:
     assert {"quickstart", "test"} <= set(verbs)
     for verb in verbs:
         assert re.search(rf"^{verb}:", makefile, re.MULTILINE), f"README names make {verb}"
+
+
+COMMAND = re.compile(r"(?:^ {4}|`)(?:[A-Z_]+=\S+ )?tradewind ([a-z][^`#\n]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "docs/plan.md", "CHANGELOG.md"])
+def test_every_command_and_option_that_a_page_names_exists(page: str) -> None:
+    """Of verbs that start one process only the verb: their options are their own parser's."""
+    for written in COMMAND.findall((ROOT / page).read_text()):
+        command, words = get_command(app), written.split()
+        while words and (inner := getattr(command, "commands", None)):
+            if words[0] not in inner:
+                if "/" not in words[0]:  # `trust RUN` is `trust show RUN`
+                    assert page == "CHANGELOG.md", f"{page} names `tradewind {written}`"
+                break
+            command = inner[words.pop(0)]
+        own = command.context_settings.get("ignore_unknown_options")
+        if own or hasattr(command, "commands"):
+            continue
+        known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+        for word in words:
+            option = word.strip("[](),").split("=")[0]
+            if option.startswith("--"):
+                assert option in known, f"{page} names {option} of `tradewind {written}`"
