@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-agent.md"
-SMALLER = {
+SMALLER: dict[tuple[str, ...], tuple[str, ...]] = {
     ("env", "check"): ("--only=plays", "--only=calls-the-model"),
     ("run", "desk.toml"): (
         *("--set=model.path={model}", "--set=trainer.steps=1", "--set=trainer.groups_per_step=1"),
@@ -43,7 +43,7 @@ def test_a_first_user_gets_from_nothing_to_a_run_by_the_page_alone(
     for words in commands(page):
         python = words[0] == "python"
         argv = [sys.executable, *(words[1:] if python else ["-m", "tradewind", *words[1:]])]
-        argv += [s.format(model=tiny_model) for s in SMALLER.get((words[1], words[2]), ())]
+        argv += [s.format(model=tiny_model) for s in SMALLER.get(tuple(words[1:3]), ())]
         done = subprocess.run(
             argv, cwd=tmp_path, env=child_env, capture_output=True, text=True, check=False
         )
