@@ -128,8 +128,10 @@ class Learner:
                 out[name] = bits(full)
         return out
 
-    def adopt(self, published: Bits) -> int:
-        """Take over published weights; how many values differed on this rank."""
+    def adopt(self, published: Bits, *, afresh: bool = False) -> int:
+        """Take over published weights (see `MasterWeights.adopt`); how many values differed on
+        this rank.
+        """
         parts = {}
         for name, parameter in self.policy.trained():
             tensor = from_bits(published[name]).to(self.ranks.device)
@@ -138,7 +140,7 @@ class Learner:
                     distribute_tensor(tensor, parameter.device_mesh, parameter.placements)
                 )
             parts[name] = tensor
-        return self.masters.adopt(parts)
+        return self.masters.adopt(parts, afresh=afresh)
 
     def _forests(self, samples: Sequence[Sample], version: int) -> Iterator[tuple[Forest, bool]]:
         """This rank's micro-batches; False marks one that only keeps step with other ranks."""

@@ -115,16 +115,19 @@ class MasterWeights:
             local(parameter.data).copy_(master.to(torch.bfloat16))
 
     @torch.no_grad()
-    def adopt(self, published: dict[str, Tensor]) -> int:
+    def adopt(self, published: dict[str, Tensor], *, afresh: bool = False) -> int:
         """Take over published bf16 weights (this rank's part); returns how many values differed.
 
-        A master that already rounds to the published value keeps its hidden digits.
+        A master that already rounds to the published value keeps its hidden digits. `afresh`: none
+        does, and AdamW begins anew, so that what is here depends on `published` alone.
         """
         changed = 0
         for name, master in zip(self.names, self.masters, strict=True):
             differs = master.to(torch.bfloat16) != published[name]
             changed += int(differs.sum())
-            master.copy_(torch.where(differs, published[name].float(), master))
+            master.copy_(torch.where(differs | afresh, published[name].float(), master))
+        if afresh:
+            self._adamw.state.clear()
         self.round()
         return changed
 
