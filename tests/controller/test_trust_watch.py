@@ -10,6 +10,7 @@ from tradewind.controller.config import ControllerConfig
 from tradewind.controller.rounds import Rounds
 from tradewind.controller.trust import TrustWatch
 from tradewind.controller.waits import waits
+from tradewind.ledger.groups import reject
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.trust import Judge
@@ -132,7 +133,8 @@ class Desk:
     def make_room(self) -> None:
         """As if the closed group had been trained."""
         for group in self.ledger.newest_groups(9, 0.0):
-            self.ledger.reject_group(group.group_id, "makes room")
+            with self.ledger.write() as conn:
+                reject(conn, group.group_id, "makes room", wait=True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from tradewind.ledger.audit_prompts import n_of
 from tradewind.ledger.database import AnyRow
-from tradewind.ledger.tables import attestations, consumption, groups, returns, steps, versions
+from tradewind.ledger.tables import attestations, consumption, groups, steps, versions
 from tradewind.ledger.withdrawn import read_returns, withdrawn_versions
 from tradewind.types.group import Purpose
 

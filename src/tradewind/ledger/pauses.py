@@ -1,4 +1,4 @@
-"""Pauses: training stands still because an alarm or a person said so, until a person lets it go on."""
+"""Pauses: training stands still because an alarm or a person says so, until a person ends it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ def _pause(conn: Connection, pause: Pause) -> None:
     _order(conn, pause.pools)
     note(conn, "pools.sent_back", pause.alarm, f"to version {pause.pools}")
     if pause.trainer and pause.pools < newest_version(conn):
-        order_return(conn, ReturnOrder(back_to=pause.pools, who=pause.who, why=pause.cause, at=pause.at))
+        order_return(
+            conn, ReturnOrder(back_to=pause.pools, who=pause.who, why=pause.cause, at=pause.at)
+        )
 
 
 def _further(pause: Pause, known: Pause) -> bool:

@@ -74,7 +74,8 @@ class Steps(Database):
         longer to be had, nor to be rejected. Fresh enough: `version - oldest_version() <=
         max_staleness` (hard, promise R8). Stale ones are rejected and their tasks queued again in
         the same transaction, with an event; so are those with tokens of a version that a return
-        has withdrawn, and those whose token payloads are missing or damaged. Returns an empty list while there are fewer than `n`; see `closed` for how many.
+        has withdrawn, and those whose token payloads are missing or damaged. Returns an empty list
+        while there are fewer than `n`; see `closed` for how many.
         """
         while True:
             with self.read() as conn:  # while too few are closed, waiting needs no writer's lock

@@ -1,7 +1,7 @@
 """Which versions a return has taken out of the policy's history, and what they sampled.
 
-    0 - 1 - 2 - 3 - 4 - 5          5 is a return to 2: the policy came by 0, 1, 2, 5;
-                `-------'          3 and 4 are withdrawn, whoever sampled with them is not trained
+0 - 1 - 2 - 3 - 4 - 5          5 is a return to 2: the policy came by 0, 1, 2, 5;
+            `-------'          3 and 4 are withdrawn, whoever sampled with them is not trained
 """
 
 from __future__ import annotations
@@ -60,4 +60,4 @@ def why_withdrawn(conn: Connection, group: GroupId, gone: Collection[int]) -> st
     found = {v for oldest, newest in spans for v in range(oldest, newest + 1) if v in gone}
     if not found:
         return None
-    return f"{WITHDRAWN}it has tokens of version {min(found)}, which was taken back"
+    return f"{WITHDRAWN}it was sampled across version {max(found)}, which was taken back"

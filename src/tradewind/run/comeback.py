@@ -42,7 +42,9 @@ def _goal(ledger: Ledger, version: int | None) -> int:
         return version
     pause = ledger.paused()
     if pause is None or pause.pools is None:
-        raise UserError("to which version?", fix="give one: `tradewind status RUN` names the newest")
+        raise UserError(
+            "to which version?", fix="give one: `tradewind status RUN` names the newest"
+        )
     return pause.pools
 
 

@@ -25,9 +25,10 @@ def restore(crew: Crew, ledger: Ledger, lineage: Lineage, pulse: Pulse) -> int:
     """Bring model and moments to the last committed step; returns the number of the next one.
 
     A checkpoint that is ahead of the ledger belongs to a step that was never committed and is
-    deleted; one from before a return is not looked at. Steps after the checkpoint are trained again from the groups that they consumed; each
-    must reproduce the state id that was published. If one does not (another machine, another
-    library), the published weights are taken over and an event says so: pools serve those.
+    deleted; one from before a return is not looked at. Steps after the checkpoint are trained again
+    from the groups that they consumed; each must reproduce the state id that was published. If one
+    does not (another machine, another library), the published weights are taken over and an event
+    says so: pools serve those.
     """
     last = ledger.last_step()
     done = 0 if last is None else last.step + 1

@@ -130,8 +130,9 @@ class AlarmConfig(Config):
         wrong = [name for name, value in self if value in back and name not in CAN_ROLL_BACK]
         if wrong:
             raise ValueError(
-                f"{wrong[0]} cannot be {getattr(self, wrong[0]).value!r}, for it does not tell from which version on "
-                f"something is wrong; {', '.join(CAN_ROLL_BACK)} can; use 'pause'"
+                f"{wrong[0]} cannot be {getattr(self, wrong[0]).value!r}, for it does not tell "
+                f"from which version on something is wrong; {', '.join(CAN_ROLL_BACK)} can; use "
+                "'pause'"
             )
         return self
 
