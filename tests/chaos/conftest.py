@@ -19,7 +19,7 @@ from sqlalchemy import make_url
 from tradewind.http.listening import free_port
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("tiny") / "model")
 

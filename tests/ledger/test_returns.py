@@ -13,13 +13,25 @@ from tradewind.types.trust import PERSON, Pause
 BACK_TO_1 = ReturnOrder(back_to=1, who="ana", why="the judge was fooled", at=7.0)
 
 
-@pytest.fixture
-def hacked(play):
+def trained(play):
     """Three versions; 2 and 3 were trained after something went wrong."""
     for version in range(3):
         play.closed_group(version)
         play.train(1)
     return play
+
+
+@pytest.fixture
+def hacked(make_play, tmp_path):
+    play = trained(make_play(tmp_path / "ledger.sqlite", tmp_path / "bucket", tasks=6))
+    yield play
+    play.ledger.close()
+
+
+@pytest.fixture
+def on_both(play):
+    """The same on each kind of database, and the audit is silent in the end."""
+    return trained(play)
 
 
 def returned(play, order=BACK_TO_1):
@@ -52,8 +64,8 @@ def test_what_a_return_withdraws(newest, back_to, gone):
     assert off_the_way(newest, back_to) == gone
 
 
-def test_groups_of_withdrawn_versions_are_rejected_by_name_and_drawn_again(hacked):
-    play, ledger = hacked, hacked.ledger
+def test_groups_of_withdrawn_versions_are_rejected_by_name_and_drawn_again(on_both):
+    play, ledger = on_both, on_both.ledger
     before, mixed, after = play.closed_group(1), play.closed_group(1, 3), play.closed_group(2)
     running = ledger.open_training_group(2)
     play.rollout(1.0, 3)
@@ -80,8 +92,10 @@ def test_groups_of_withdrawn_versions_are_rejected_by_name_and_drawn_again(hacke
     assert ledger.versions_since(0.0) == [1], "of those that steps made the policy has this in it"
 
 
-def test_what_a_pool_samples_that_has_not_followed_yet_is_rejected_when_it_would_be_claimed(hacked):
-    play, ledger = hacked, hacked.ledger
+def test_what_a_pool_samples_that_has_not_followed_yet_is_rejected_when_it_would_be_claimed(
+    on_both,
+):
+    play, ledger = on_both, on_both.ledger
     group = ledger.open_training_group(2)
     ledger.ask_return(BACK_TO_1)
     returned(play)
@@ -126,16 +140,45 @@ def test_the_audit_names_what_was_withdrawn_and_what_was_trained_of_it(hacked):
     assert counted["no group is trained twice"] == trained
 
 
+WRONG = {
+    "other weights": (
+        "UPDATE returns SET back_to = 0",
+        "version 4 does not have the weights of 0, to which it returned",
+    ),
+    "no record": ("DELETE FROM returns", "version 4 is a return, or a record says so, but not"),
+    "a record of what is none": (
+        "INSERT INTO returns VALUES (2, 0, 'ana', 'x', 1.0)",
+        "version 2 is a return, or a record says so, but not both",
+    ),
+    "a gradient of withdrawn tokens": (
+        "UPDATE consumption SET step = 3, position = 1 WHERE step = 2",
+        "has tokens of version 2, which had been withdrawn when it was trained in step 3",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statement", "said"), WRONG.values(), ids=WRONG)
+def test_the_audit_is_silent_about_a_return_with(hacked, statement, said):
+    returned(hacked)
+    group = hacked.closed_group(4)
+    made = hacked.version(5).model_copy(update={"parent_state_id": "s1"})
+    hacked.ledger.commit_step(hacked.step(3, group, version=5), made)
+    assert hacked.ledger.audit() == []
+    with hacked.ledger.write() as conn:
+        conn.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
+        assert conn.exec_driver_sql(statement).rowcount
+    assert said in " ".join(hacked.ledger.audit())
+
+
 def test_a_person_may_find_that_it_was_wrong_to_go_back(hacked):
     ledger = hacked.ledger
-    kept = hacked.closed_group(3)
-    lost = hacked.closed_group(1, 2)
+    gone, kept = hacked.closed_group(3), hacked.closed_group(1, 2)
     returned(hacked, BACK_TO_1.model_copy(update={"back_to": 2}))
-    assert [ledger.group(group).state for group in (kept, lost)] == ["rejected", "closed"]
+    assert [ledger.group(group).state for group in (gone, kept)] == ["rejected", "closed"]
     made = returned(hacked, BACK_TO_1.model_copy(update={"back_to": 3}))
     assert made.sentence.startswith("the trainer went back to version 3 as version 5, version 4 is")
     again = hacked.closed_group(3)
-    assert [c.group.group_id for c in ledger.claimable(2, 5, 9)] == [lost, again]
+    assert [c.group.group_id for c in ledger.claimable(2, 5, 9)] == [kept, again]
 
 
 def test_an_order_pauses_training_waits_for_the_trainer_and_can_be_replaced(hacked):

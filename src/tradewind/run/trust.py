@@ -162,9 +162,8 @@ def resume(run: Run) -> None:
     """Let training go on after a pause; pools follow the newest version again."""
     with open_ledger(run) as ledger:
         pause = ledger.resume_training(time.time(), getpass.getuser())
-    print(
-        "training was not paused" if pause is None else f"training goes on; it was {pause.sentence}"
-    )
+    said = "was not paused" if pause is None else f"goes on; it was paused by {pause.who}"
+    print(f"training {said}")
 
 
 def _judge_of(ledger: Ledger, signal: str) -> Judge:
