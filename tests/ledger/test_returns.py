@@ -92,7 +92,7 @@ def test_groups_of_withdrawn_versions_are_rejected_by_name_and_drawn_again(on_bo
     assert ledger.versions_since(0.0) == [1], "of those that steps made the policy has this in it"
 
 
-def test_what_a_pool_samples_that_has_not_followed_yet_is_rejected_when_it_would_be_claimed(
+def test_what_a_pool_samples_that_has_not_followed_yet_is_rejected_by_the_claim(
     on_both,
 ):
     play, ledger = on_both, on_both.ledger

@@ -24,6 +24,7 @@ from tradewind.trainer.ranks import Ranks
 from tradewind.trainer.run import Run
 from tradewind.trainer.step import Trainer
 from tradewind.types import TradewindError, UserError
+from tradewind.types.returned import ReturnOrder
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.digest import root
@@ -116,7 +117,9 @@ def drive(crew, publish):
 
 
 def runs(folder, ranks):
-    """The trainer itself: two steps; a third that the last rank cannot upload; the third again."""
+    """The trainer itself: two steps; a third that the last rank cannot upload; back to version 1,
+    and the third again.
+    """
     run = Run(folder / f"run-{ranks.world}", folder / "model", "tiny")
     train(TrainerConfig(**RUN, steps=2), run)
     put = Bucket.put_new
@@ -140,6 +143,8 @@ def runs(folder, ranks):
     if ranks.first:
         ledger = Ledger.open(run.workspace / "ledger.sqlite")
         assert ledger.last_step().step == 1 and ledger.audit() == []
+        ledger.ask_return(ReturnOrder(back_to=1, who="ana", why="for the test", at=1.0))
+        ledger.resume_training(2.0, "ana")
         ledger.close()
     train(TrainerConfig(**RUN, steps=3), run)
 
@@ -151,9 +156,11 @@ def check_run(folder, ranks):
     assert "replay.diverged" not in [event.kind for event in ledger.events()]
     bucket = Bucket.open((workspace / "bucket").as_uri())
     follower = Follower(bucket, read_folder(folder / "model"), run_id="tiny")
-    staged = follower.stage(3)
-    assert staged.state_id == ledger.versions()[3].state_id
-    assert staged.objects == 1 and bucket.list("shortcuts/"), "a late pool comes by a shortcut"
+    states = [version.state_id for version in ledger.versions()]
+    assert states[3] == states[1] and len(set(states)) == 4, "it went back"
+    staged = follower.stage(4)
+    assert staged.state_id == states[4]
+    assert staged.objects == 2 and bucket.list("shortcuts/"), "a late pool comes by a shortcut"
     ledger.close()
 
 
