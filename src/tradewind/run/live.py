@@ -165,8 +165,8 @@ def line(s: Snapshot) -> str:
     parts.append(f"{clock(s.elapsed_s)} elapsed")
     if s.left_s is not None:
         parts.append(f"{clock(s.left_s)} left in stage")
-    if s.went_back is not None:
-        parts.append(s.went_back)
+    if s.went_back is not None and (s.return_order or s.returns[-1].version == s.version):
+        parts.append(s.went_back)  # until something is trained again
     for beat in s.waits:
         if s.at - beat.since >= PLAIN_EVERY_S:
             parts.append(wait_words(beat.process, beat.waiting_for, beat.owner, s.at - beat.since))

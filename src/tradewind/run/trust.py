@@ -143,13 +143,17 @@ def return_to(
     run: Run,
     version: Annotated[
         int | None,
-        typer.Argument(min=0, help="An earlier one; default: where the pools were sent back to."),
+        typer.Argument(
+            min=0, metavar="[VERSION]", help="Default: where an alarm has sent the pools back to."
+        ),
     ] = None,
     why: Annotated[str, typer.Option(help="Kept on record.")] = "by hand",
     wait: Annotated[float, typer.Option(help="How long to wait for the trainer, in s.")] = 600.0,
 ) -> None:
-    """Take the trainer back to a version, and pause training if it is not paused: what came after
-    it is withdrawn, AdamW begins anew. Then `resume`.
+    """Take the trainer back to an earlier version, and pause training until `resume`.
+
+    What came after it is withdrawn: what that sampled is not trained, its prompts are drawn again.
+    AdamW begins anew.
     """
     with open_ledger(run) as ledger:
         done = go_back(ledger, version, why, wait)
