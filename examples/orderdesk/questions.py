@@ -16,7 +16,7 @@ from orderdesk.kinds import KINDS, Kind
 from orderdesk.product import query
 
 HELDOUT_PER_KIND = 7
-TRAIN_PER_KIND = 30
+TRAIN_PER_KIND = 15
 
 
 class Reference(TypedDict):
