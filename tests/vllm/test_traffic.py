@@ -160,6 +160,19 @@ def test_cancel_ends_those_who_wait_and_those_who_run() -> None:
     run(play)
 
 
+def test_cancel_of_a_request_that_ends_at_this_moment_fails_unheard() -> None:
+    async def play(world: World) -> None:
+        world.ask("a")
+        await world.sent(1)
+        world.client.go.set()
+        world.traffic.cancel("a")  # its end is read before vLLM can be asked to abort it
+        await world.until(lambda: bool(world.client.aborted))
+        assert world.last("a").finish_reason is FinishReason.LENGTH
+        assert world.traffic.running == 0
+
+    run(play)
+
+
 def test_a_turn_that_is_asked_for_twice_is_refused_while_the_first_runs() -> None:
     async def play(world: World) -> None:
         world.ask("a")

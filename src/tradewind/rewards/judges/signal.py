@@ -17,22 +17,23 @@ import sqlite3
 from tradewind.rewards.criteria.criterion import Criterion, Rubric
 from tradewind.rewards.criteria.exhibit import Exhibit, exhibit_of
 from tradewind.rewards.criteria.file import read_criterion
+from tradewind.rewards.judges.breaker import Away
 from tradewind.rewards.judges.failure import JudgeFailed
 from tradewind.rewards.judges.judge import Judge
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.prompt import TEMPLATE_HASH
 from tradewind.rewards.judges.shared import give_back, open_judge
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Signal, Verdict, VerifierFailed
 from tradewind.rewards.trust.features import FEATURES, features_of
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
-from tradewind.types.task import Task
 
 
-class JudgeSignal:
-    """Implements `Signal`."""
+class JudgeSignal(Signal):
+    """One criterion of a file."""
 
+    takes = JudgeOptions
     kind = Kind.JUDGED
 
     def __init__(self, options: JudgeOptions) -> None:
@@ -76,6 +77,10 @@ class JudgeSignal:
             return None
         return self.criterion.value(reading.reply.level)
 
+    def away(self) -> Away | None:
+        """Since when its endpoint is not asked, if it is not."""
+        return self._judge.away()
+
     def about(self) -> Json:
         """Who judges what, for people."""
         return {
@@ -84,10 +89,6 @@ class JudgeSignal:
             "criterion": self.criterion.id,
             "rubric": f"{self.rubric.name} {self.rubric.version}",
         }
-
-    def check(self, task: Task) -> str | None:
-        """Every task can be judged: what is judged is the outcome."""
-        return None
 
     def close(self) -> None:
         """Give the judge back."""
