@@ -174,7 +174,8 @@ def test_budget_ends_an_agent_of_npm_that_would_go_on_for_ever(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_tiny_model_learns_from_the_rollouts_of_an_agent_of_npm(name, tmp_path):
-    found = learn(painter(AGENTS[name]), tmp_path, STEPS, GROUPS)
+def test_tiny_model_learns_from_the_rollouts_of_an_agent_of_npm(name, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("npm")  # short, for prompts name it
+    found = learn(painter(AGENTS[name]), folder, STEPS, GROUPS)
     assert found.after > found.before + GAIN, found
     assert sum(found.rewards[-2:]) > sum(found.rewards[:2]), found
