@@ -23,11 +23,11 @@ async def once(task: Mapping[str, Any], policy: Any) -> Outcome:
 
 
 async def losing(task: Mapping[str, Any], policy: Any) -> Outcome:
-    """One call; every second wrong answer gets lost on its way: what a test must notice."""
+    """One call; four of five wrong answers get lost on their way: what a test must notice."""
     outcome = await calls(task, policy, 1)
     if outcome.status is not OutcomeStatus.COMPLETED or score(task, outcome.model_dump()):
         return outcome
-    if random.Random(outcome.artefacts["text"]).random() < 0.5:
+    if random.Random(outcome.artefacts["text"]).random() < 0.8:
         return Outcome(status=OutcomeStatus.INFRA_ERROR, detail="lost")
     return outcome
 
