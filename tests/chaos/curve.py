@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
 
 def rewards(ledger: Ledger) -> list[Trained]:
-    """Every trained rollout, in the order of steps."""
+    """Every trained rollout that was answered, in the order of steps."""
     query = (
         select(consumption.c.step, groups.c.task_id, rollouts.c.rollout_id, credits.c.reward)
         .join(groups, groups.c.group_id == consumption.c.group_id)
