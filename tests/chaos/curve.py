@@ -17,7 +17,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from warm import apply
 
 from tradewind.ledger.ledger import Ledger
@@ -45,39 +45,27 @@ class Run(NamedTuple):
     """Reward and chance of every trained rollout."""
     means: list[float]
     """The mean chance over all tasks, by version."""
-    ages: tuple[int, ...] = ()
-    """Versions between sampling and training, of every trained rollout."""
 
 
 def rewards(ledger: Ledger) -> list[Trained]:
-    """Every trained rollout that was answered, in the order of steps."""
+    """Every trained rollout, in the order of steps."""
+    answered = (
+        select(turns.c.rollout_id, func.min(turns.c.oldest_version).label("version"))
+        .where(turns.c.state == TurnState.DONE)
+        .group_by(turns.c.rollout_id)
+        .subquery()
+    )
     query = (
-        select(consumption.c.step, groups.c.task_id, rollouts.c.rollout_id, credits.c.reward)
+        select(consumption.c.step, groups.c.task_id, answered.c.version, credits.c.reward)
         .join(groups, groups.c.group_id == consumption.c.group_id)
         .join(rollouts, rollouts.c.group_id == groups.c.group_id)
         .join(credits, credits.c.rollout_id == rollouts.c.rollout_id)
+        .join(answered, answered.c.rollout_id == rollouts.c.rollout_id)
         .where(credits.c.reward.is_not(None))
         .order_by(consumption.c.step, rollouts.c.rollout_id)
     )
-    answers = (
-        select(turns.c.rollout_id, turns.c.oldest_version, turns.c.newest_version)
-        .where(turns.c.state == TurnState.DONE)
-        .order_by(turns.c.idx.desc())
-    )
     with ledger.read() as conn:
-        found = conn.execute(query).all()
-        first = {rollout: (old, new) for rollout, old, new in conn.execute(answers)}
-    versions = {
-        rollout: old if old == new else _began(ledger, rollout)
-        for rollout, (old, new) in first.items()
-    }
-    return [Trained(step, task, versions[rollout], reward) for step, task, rollout, reward in found]
-
-
-def _began(ledger: Ledger, rollout: str) -> int:
-    """The version of the first token, which is not the oldest one if another pool went on."""
-    done = [turn for turn in ledger.turns(rollout) if turn.state is TurnState.DONE]
-    return done[0].completion.spans[0].version
+        return [Trained(*row) for row in conn.execute(query)]
 
 
 def excess(earned: Iterable[tuple[float, float]]) -> float:

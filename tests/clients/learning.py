@@ -105,11 +105,9 @@ def _shown(painter: Painter, stand: Stand, folder: Path, colour: str) -> Demonst
 def learn(painter: Painter, folder: Path, steps: int, groups: int) -> Learned:
     """Trains on `steps` batches of `groups` groups, and compares ids and logprobs in each."""
     *shown, unseen, _ = demonstrate(painter, folder, painter.rooms + 1)
-    # Lines that differ (a folder, a session) stay bytes: the policy will see others yet. What all
-    # folders begin with is one token, or prompts would be as long as it is.
+    # Lines that differ (a folder, a session) stay bytes: the policy will see others yet.
     same = set.intersection(*(one.phrases() for one in shown))
-    phrases = same.union(painter.phrases(), [str(folder)])
-    model = imitate(folder / "model", shown, phrases, steps=100)
+    model = imitate(folder / "model", shown, same.union(painter.phrases()), steps=100)
     config = TrainerConfig(loss="reinforce", lr=1e-3, max_staleness=0, threads=1, dtype="fp32")
     trainer = Trainer(Learner.open(model, config), config)
     engine = EmbeddedEngine.open(model, threads=1, dtype="float32", max_tokens=65536)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
 import httpx
-from score import score
 
 from tradewind.types import Outcome, OutcomeStatus
 
@@ -20,16 +18,6 @@ async def rollout(task: Mapping[str, Any], policy: Any) -> Outcome:
 async def once(task: Mapping[str, Any], policy: Any) -> Outcome:
     """One call."""
     return await calls(task, policy, 1)
-
-
-async def losing(task: Mapping[str, Any], policy: Any) -> Outcome:
-    """One call; four of five wrong answers get lost on their way: what a test must notice."""
-    outcome = await calls(task, policy, 1)
-    if outcome.status is not OutcomeStatus.COMPLETED or score(task, outcome.model_dump()):
-        return outcome
-    if random.Random(outcome.artefacts["text"]).random() < 0.8:
-        return Outcome(status=OutcomeStatus.INFRA_ERROR, detail="lost")
-    return outcome
 
 
 async def calls(task: Mapping[str, Any], policy: Any, number: int) -> Outcome:
