@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, cast
 
@@ -156,6 +157,22 @@ def test_cancel_ends_those_who_wait_and_those_who_run() -> None:
         assert world.last("r3").finish_reason is FinishReason.CANCELLED
         assert world.last("r4").finish_reason is FinishReason.LENGTH
         assert len(world.client.aborted) == 1
+
+    run(play)
+
+
+def test_a_cancel_that_meets_the_end_of_its_request_fails_in_the_background() -> None:
+    async def play(world: World) -> None:
+        told: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: told.append(said))
+        world.ask("a")
+        await world.until(lambda: bool(world.chunks["a"]))
+        world.client.go.set()
+        world.traffic.cancel("a")  # the request ends before the task that aborts it begins
+        await world.ended("a")
+        await world.until(lambda: not world.traffic._background)
+        gc.collect()
+        assert told == []
 
     run(play)
 

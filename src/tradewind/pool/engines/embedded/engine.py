@@ -292,9 +292,12 @@ class EmbeddedEngine:
         self._bury()
 
     def _obey(self) -> None:
-        """Runs all commands that have arrived."""
+        """Runs all commands that have arrived. One that kills the engine is refused like those
+        behind it, so that whoever waits for it hears why.
+        """
         while self._inbox:
-            self._inbox.popleft().run()
+            self._inbox[0].run()
+            self._inbox.popleft()
 
     def _decode(self) -> bool:
         """One step of the model; False if there is nothing to compute."""
