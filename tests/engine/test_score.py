@@ -97,9 +97,7 @@ def test_a_dead_engine_keeps_who_asks_for_scores_waiting(models, opened):
         engine.score([[1, 2]])
 
 
-def test_scoring_that_kills_the_engine_keeps_who_asked_waiting(
-    models, opened, monkeypatch, caplog
-):
+def test_scoring_that_kills_the_engine_keeps_who_asked_waiting(models, opened, monkeypatch, caplog):
     engine = opened(models("llama")[0]).engine
 
     def broken(step):
