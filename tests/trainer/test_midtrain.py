@@ -82,7 +82,7 @@ def test_heldout_loss_does_not_fall(run, documents):
 
 @pytest.mark.parametrize(
     ("owner", "name", "calls"),
-    [(Learner, "update", 4), (Crew, "save", 2), (Publisher, "publish", 2),
+    [(Learner, "update", 4), (Crew, "save", 2), (Publisher, "seal", 1),
      (Ledger, "commit_version", 2), (Publisher, "announce", 2)],
 )  # fmt: skip
 @pytest.mark.parametrize("after", [False, True])
