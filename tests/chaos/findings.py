@@ -76,9 +76,19 @@ class Findings:
             "groups_trained_twice": self.checks[TWICE],
             "unexplained_stalls": len(self.watch.unexplained),
             "stalls": [asdict(stall) for stall in self.watch.stalls],
-            "longest_stall_s": round(self.watch.longest_s, 1),
+            "longest_stall_s": round(self.watch.longest.seconds, 1),
+            "longest_stall": self._longest(),
             "steps": self.steps,
             "rollouts_trained": len(self.trained),
             "reward_shift_detectable": round(curve.detectable(len(self.trained)), 3),
             "staleness_max": max(self.ages),
+        }
+
+    def _longest(self) -> dict[str, object]:
+        """What is known of the longest time without progress."""
+        longest = self.watch.longest
+        return {
+            "unwatched_s": round(longest.unwatched_s, 1),
+            "causes": longest.causes,
+            "faults": self.storm.around(longest.began, longest.ended),
         }

@@ -45,6 +45,8 @@ class Injection:
     phase: str
     seconds: float
     """Until it heals."""
+    at: float = 0.0
+    """When it hit (Unix seconds); 0 if it has not."""
 
 
 Volley = tuple[Injection, ...]
@@ -68,6 +70,15 @@ class Storm:
     def suffered(self) -> dict[Kind, int]:
         """How often each victim suffered each fault."""
         return Counter((done.fault, done.victim) for done in self.injections)
+
+    def around(self, began: float, ended: float, before_s: float = 5.0) -> list[str]:
+        """Faults of a time (Unix seconds) and shortly before: `freeze grader in step 0.4 s +1.2`
+        lasted 0.4 s and came 1.2 s after `began`."""
+        return [
+            f"{i.fault} {i.victim} in {i.phase} {i.seconds:g} s {i.at - began:+.1f}"
+            for i in self.injections
+            if began - before_s <= i.at <= ended
+        ]
 
     def phases(self) -> set[str]:
         """In which faults were injected."""
@@ -134,7 +145,7 @@ def rage(fleet: Fleet, volleys: Sequence[Volley], watch: StallWatch) -> Storm:
         hit = time.monotonic()
         for injection in sorted(volley, key=lambda each: each.victim == LEDGER):  # it takes longest
             fleet.hurt(injection.fault, injection.victim)
-            storm.injections.append(replace(injection, phase=phase))
+            storm.injections.append(replace(injection, phase=phase, at=time.time()))
         for injection in sorted(volley, key=lambda each: each.seconds):
             while time.monotonic() < hit + injection.seconds:
                 _tick(fleet, watch)

@@ -122,7 +122,7 @@ def test_a_stall_that_nobody_explains_is_noticed(tmp_path: Path, said: str) -> N
     time.sleep(0.1)
     watch.close()
     ledger.close()
-    assert len(watch.stalls) == 1
+    assert len(watch.stalls) == 1 and watch.longest == watch.stalls[0]
     assert len(watch.unexplained) == (1 if said == "nothing" else 0)
 
 

@@ -18,7 +18,7 @@ from common.turns import answered
 
 from tradewind.algo.advantages import group_mean
 from tradewind.grader.config import GraderConfig
-from tradewind.grader.later import waits_for
+from tradewind.grader.later import pause_s, waits_for
 from tradewind.grader.main import Grader
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
@@ -239,3 +239,10 @@ def test_only_a_verdict_that_would_make_a_reward_is_waited_for(values, kinds, wa
     assert [score.source for score in waits_for(JUDGED, scores, trust)] == waited_for
     hoped_for = [source for source in waited_for if source == "b" and values[2] is None]
     assert [score.source for score in waits_for(JUDGED, scores, {"b": 0.5})][-1:] == hoped_for
+
+
+def test_a_judge_that_is_left_alone_is_waited_for_as_long_as_one_that_is_asked() -> None:
+    asked = scored("a", None, "judge_timeout")
+    spared = asked.model_copy(update={"evidence": {"null_class": "judge_away", "spared_s": 60.0}})
+    assert [pause_s(10.0, n, [asked]) for n in range(3)] == [10.0, 20.0, 40.0]
+    assert [pause_s(10.0, n, [asked, spared]) for n in range(3)] == [70.0, 80.0, 100.0]

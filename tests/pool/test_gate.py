@@ -60,6 +60,10 @@ class Client:
     def versions(self, name: str) -> set[int]:
         return {chunk.version for chunk in self.chunks[name] if chunk.ids}
 
+    def signs(self, name: str) -> int:
+        """Chunks that say nothing but that it lives."""
+        return sum(not (c.ids or c.finish_reason or c.error) for c in self.chunks[name])
+
     def ended(self, name: str) -> bool:
         return any(chunk.finish_reason or chunk.error for chunk in self.chunks[name])
 
@@ -72,7 +76,7 @@ class Pool:
 
     def __init__(self, history: Any, engine: Any, folder: Path) -> None:
         history.ids = ((3, 1, 4, 1, 5),)
-        self.history, self.engine, self.gate = history, engine, Gate(engine)
+        self.history, self.engine, self.gate = history, engine, Gate(engine, sign_s=0.002)
         self.status = PoolStatus("paris", "http://x", history.versions[0].state_id)
         config = PoolConfig(retry_s=1e-9, retry_max_s=1e-9)
         self.receiver = Receiver(
@@ -131,8 +135,8 @@ def test_tokens_of_a_version_leave_before_its_proof(pool: Pool) -> None:
     def look() -> None:
         pool.holds()
         said.append(pool.report().detail)
+        client.until(lambda: all(client.signs(kind.name) > 3 for kind in KINDS))
         assert all(client.versions(kind.name) == {1} for kind in KINDS)
-        assert all(not client.chunks[kind.name][-1].ids for kind in KINDS), "a sign of life"
 
     pool.during_proof = look
     assert pool.next().version == 2
@@ -181,6 +185,29 @@ def test_a_version_that_fails_its_proof_answers_requests(pool: Pool) -> None:
     assert client.versions("after") == {2}
 
 
+def test_a_request_that_only_the_gate_keeps_waiting_is_taken_for_dead(pool: Pool) -> None:
+    """The engine has finished with it, or has never heard of it: it can give no sign of life."""
+    engine, client = pool.engine, pool.client
+
+    def look() -> None:
+        name = "finished" if engine.version == 2 else "parked"
+        client.ask(name, 3)
+        if name == "finished":
+            pool.holds(3)
+        assert engine.load().running == 0
+        client.until(lambda: client.signs(name) > 3)
+
+    pool.during_proof = look
+    engine.miscompute = lambda p: p - 1 if engine.version == 2 else p
+    assert pool.next().version == 1
+    client.until(lambda: client.ended("parked"))
+    assert client.ids("parked") == [0, 1, 2] and not client.ids("finished")
+    signs = client.signs("parked")
+    client.ask("after", 30)
+    client.until(lambda: client.ended("after"))
+    assert (client.signs("after"), client.signs("parked")) == (0, signs), "the gate is open"
+
+
 def test_a_request_cancelled_while_it_waits_for_a_proven_version_is_kept(pool: Pool) -> None:
     engine, client = pool.engine, pool.client
 
@@ -193,7 +220,7 @@ def test_a_request_cancelled_while_it_waits_for_a_proven_version_is_kept(pool: P
     pool.during_proof = look
     engine.miscompute = lambda p: p - 1 if engine.version == 2 else p
     pool.next()
-    (last,) = client.chunks["parked"]
+    last = client.chunks["parked"][-1]
     assert last.finish_reason is FinishReason.CANCELLED
 
 

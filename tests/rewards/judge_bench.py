@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +16,8 @@ from tradewind.rewards.judges.judge import Judge
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.settled import Judgement
 from tradewind.rewards.judges.store import Store
+
+Clock = Callable[[], float]
 
 ANSWER = "There are 12 open orders,\n  all from Porto."
 
@@ -29,14 +32,17 @@ def exhibit(text: str = ANSWER, **others: str) -> Exhibit:
 
 
 class Bench:
-    """A scripted judge and a `Judge` that asks it; no pause is really waited for."""
+    """A scripted judge and a `Judge` that asks it; no pause is really waited for.
 
-    def __init__(self, server: ScriptedJudge, **options: Any) -> None:
+    Seconds pass on its clock only where a test says so, if it is given a `clock`.
+    """
+
+    def __init__(self, server: ScriptedJudge, clock: Clock, **options: Any) -> None:
         self.server, self.pauses = server, list[float]()
         given = {"url": server.url, "model": "judge-1", **options}
         self.options = JudgeOptions(**given)
         self.store = Store(self.options.store)
-        self.endpoint = Endpoint(self.options, self.store, sleep=self._sleep)
+        self.endpoint = Endpoint(self.options, self.store, clock=clock, sleep=self._sleep)
         self.judge = Judge(self.options, self.endpoint, self.store)
 
     def decide(self, shown: Exhibit | None = None, **fields: Any) -> Judgement:
@@ -50,9 +56,9 @@ class Bench:
 
 
 @contextmanager
-def bench(script: Script, **options: Any) -> Iterator[Bench]:
+def bench(script: Script, clock: Clock = time.monotonic, **options: Any) -> Iterator[Bench]:
     with ScriptedJudge(script) as server:
-        found = Bench(server, **options)
+        found = Bench(server, clock, **options)
         try:
             yield found
         finally:

@@ -278,6 +278,47 @@ def test_an_endless_answer_is_cut_off() -> None:
         assert it.decide().cause.startswith("judge_malformed")
 
 
+def test_a_judge_that_hangs_is_left_alone_and_holds_no_slot_until_it_answers_again() -> None:
+    now = [0.0]
+
+    def script(_: str, __: str, call: int) -> str | Fault:
+        return Fault(seconds=30) if call < 4 else YES
+
+    options = {"attempts": 1, "timeout_s": 0.1, "deadline_s": 60.0, "breaker_s": 20.0}
+    with bench(script, clock=lambda: now[0], **options) as it:
+        for now[0] in (0.0, 10.0, 20.0):
+            assert it.decide().cause.startswith("judge_timeout")
+        now[0] = 25.0
+        found = it.decide()
+        assert it.server.calls == 3, "null at once"
+        assert found.value is None
+        assert found.cause == (
+            "judge_away: breaker open for 5 s (it did not answer in time), next try in 15 s"
+        )
+        assert found.evidence["null_class"] == "judge_away"
+        assert found.evidence["spared_s"] == 60.0
+        now[0] = 40.0
+        assert it.decide().cause.startswith("judge_timeout"), "one call as a probe"
+        now[0] = 79.0
+        assert it.decide().cause.endswith("next try in 1 s"), "twice the pause"
+        now[0] = 80.0
+        assert it.decide().value == 1.0
+        assert it.judge.away() is None and it.server.calls == 5
+
+
+def test_no_attempt_of_a_verdict_at_hand_is_made_once_the_breaker_is_open() -> None:
+    now = [0.0]
+
+    def script(*_: object) -> Fault:
+        now[0] += 10.0
+        return Fault(status=503)
+
+    with bench(script, clock=lambda: now[0], attempts=9, breaker_s=20.0) as it:
+        found = it.decide()
+        assert it.server.calls == 3
+    assert found.value is None and found.cause.startswith("judge_away: breaker open for 0 s")
+
+
 # cache, budget, repeats
 
 

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.trainer import checkpoint
+from tradewind.trainer.bits import bits_of
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.crew import Crew
 from tradewind.trainer.learner import Learner

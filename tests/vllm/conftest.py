@@ -14,13 +14,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "pool"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "clients"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "vllm"))
 
 from fakecontroller import KEY, FakeController
 from run import Run
 from smallmodel import CPU, HEAD, INNER, LAYERS, VOCAB, WIDTH, random_llama
+from world import World
 
-from tradewind.weights.checkpoint import write_file
+from tradewind.pool.engines.embedded.engine import EmbeddedEngine
+from tradewind.pool.engines.vllm.config import VllmConfig
+from tradewind.pool.engines.vllm.engine import VllmEngine
+from tradewind.weights.checkpoint import read_folder, write_file
 from tradewind.weights.tensors import Array, TensorSet
 
 HERE = Path(__file__).parent
@@ -114,3 +119,24 @@ def process(
     yield pool
     pool.terminate()
     pool.wait(WAIT_S)
+
+
+@pytest.fixture(scope="package")
+def world(
+    vllm_python: Path, checkpoint: Path, base: dict[str, Array], process: Any
+) -> Iterator[World]:
+    """`process`, which another module needs, starts at the same time."""
+    config = VllmConfig(
+        python=vllm_python, arguments=("--enforce-eager",), environment=CPU, health_s=0.2
+    )
+    vllm = VllmEngine.open(
+        checkpoint, read_folder(checkpoint), config, dtype="float32", max_batch=4
+    )
+    embedded = EmbeddedEngine.open(checkpoint, dtype="float32", threads=1)
+    embedded.start()
+    try:
+        vllm.start()
+        yield World(vllm, embedded, base)
+    finally:
+        vllm.stop()
+        embedded.stop()

@@ -8,21 +8,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from smallmodel import CPU, stepped
+from smallmodel import stepped
 from tinyllm import Listener
+from world import BOUND, PROMPT, World
 
 from tradewind.pool.config import PoolConfig
 from tradewind.pool.engine import ByteProof, PutBack
-from tradewind.pool.engines.embedded.engine import EmbeddedEngine
 from tradewind.pool.engines.vllm.client import VllmFailed
-from tradewind.pool.engines.vllm.config import VllmConfig
-from tradewind.pool.engines.vllm.engine import VllmEngine
 from tradewind.pool.engines.vllm.patch import Way
 from tradewind.pool.engines.vllm.weights import Parcel
 from tradewind.pool.gate import Gate
@@ -30,83 +28,16 @@ from tradewind.pool.receiver import Receiver
 from tradewind.pool.status import PoolStatus
 from tradewind.types import FinishReason, PoolState, Priority, RefusedWeights, UserError
 from tradewind.weights.bucket import Bucket
-from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.digest import root, state_id
 from tradewind.weights.probe import Probe
 from tradewind.weights.publish import Publisher
 from tradewind.weights.state import State
-from tradewind.weights.tensors import Array
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
 
-BOUND = 1e-3
-"""Nats between vLLM and the embedded engine, both in fp32; about 1e-4 was measured."""
 CONTEXT = 2048
 LONG = 1500
 """Tokens of a request during which something happens: seconds, also on a fast machine."""
-PROMPT = tuple((7 * i * i + 3) % 320 for i in range(70))
-
-
-class World:
-    """vLLM and the embedded engine over the same weights, and the version that both are at."""
-
-    def __init__(self, vllm: VllmEngine, embedded: EmbeddedEngine, base: dict[str, Array]) -> None:
-        self.vllm, self.embedded = vllm, embedded
-        self.asked, self.wanted = Listener(vllm), Listener(embedded)  # type: ignore[arg-type]
-        self.tensors = base
-        self.version = 0
-        self._names = 0
-
-    def name(self) -> str:
-        self._names += 1
-        return f"request-{self._names}"
-
-    def step(self) -> None:
-        """One more version, in both."""
-        after = stepped(self.tensors, self.version)
-        self.vllm.swap(after if self.version % 2 else self.part(after), self.version + 1)
-        self.follow(self.tensors | (after if self.version % 2 else self.part(after)))
-
-    def part(self, after: dict[str, Array]) -> dict[str, Array]:
-        """All but one tensor: as a training step that leaves one alone."""
-        return {name: array for name, array in after.items() if name != "model.norm.weight"}
-
-    def follow(self, after: dict[str, Array]) -> None:
-        self.version += 1
-        self.embedded.swap(after, self.version)
-        self.tensors = after
-
-    def compare(self, prompt: tuple[int, ...] = PROMPT, tokens: int = 24) -> set[int]:
-        """Greedy answers of both are the same; returns the versions that vLLM named."""
-        name = self.name()
-        for listener in (self.asked, self.wanted):
-            listener.ask(name, prompt, tokens)
-            listener.wait()
-        assert self.asked.ids(name) == self.wanted.ids(name)
-        pairs = zip(self.asked.logprobs(name), self.wanted.logprobs(name), strict=True)
-        assert max(abs(a - b) for a, b in pairs) < BOUND
-        return set(self.asked.versions(name))
-
-
-@pytest.fixture(scope="module")
-def world(
-    vllm_python: Path, checkpoint: Path, base: dict[str, Array], process: Any
-) -> Iterator[World]:
-    """`process`, which another module needs, starts at the same time."""
-    config = VllmConfig(
-        python=vllm_python, arguments=("--enforce-eager",), environment=CPU, health_s=0.2
-    )
-    vllm = VllmEngine.open(
-        checkpoint, read_folder(checkpoint), config, dtype="float32", max_batch=4
-    )
-    embedded = EmbeddedEngine.open(checkpoint, dtype="float32", threads=1)
-    embedded.start()
-    try:
-        vllm.start()
-        yield World(vllm, embedded, base)
-    finally:
-        vllm.stop()
-        embedded.stop()
 
 
 def test_both_engines_say_the_same(world: World) -> None:

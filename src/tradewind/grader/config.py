@@ -49,8 +49,8 @@ class GraderConfig(Composition):
     """How often a signal may fail on a rollout before its score is null (`grader_error`)."""
     judge_again: int = Field(default=3, ge=0)
     """How often a rollout is judged again later if all that it lacks is the verdict of a judge that
-    did not answer (`judge_timeout`, `judge_busy`, `judge_unreachable`, `judge_overloaded`,
-    `judge_malformed`); then it is null. Nothing is sampled again for that."""
+    did not answer (`judge_timeout`, `judge_busy`, `judge_away`, `judge_unreachable`,
+    `judge_overloaded`, `judge_malformed`); then it is null. Nothing is sampled again for that."""
     judge_again_s: float = Field(default=10.0, gt=0)
     """Pause before the first of these times, in seconds; it doubles."""
     probes: ProbeConfig = Field(default_factory=ProbeConfig)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tradewind.rewards.compose import is_null
 from tradewind.rewards.config import Composition
-from tradewind.rewards.judges.failure import NULL_CLASS, FailureKind
+from tradewind.rewards.judges.failure import NULL_CLASS, SPARED_S, FailureKind
 from tradewind.types.score import Score
 
 GIVEN = 1.0
@@ -34,9 +34,14 @@ def waits_for(
     return [] if is_null(composition, hoped, trust) else silent
 
 
-def pause_s(first_s: float, put_off: int) -> float:
-    """Seconds until the next try of a rollout that was put off so many times before."""
-    return first_s * 2.0**put_off
+def pause_s(first_s: float, put_off: int, missing: Sequence[Score]) -> float:
+    """Seconds until the next try of a rollout that was put off so many times before.
+
+    A judge that was not asked, since it answers nobody, gets the time that asking would have taken:
+    the rollout waits for its return as long as ever, but in no slot.
+    """
+    spared = max((float(score.evidence.get(SPARED_S, 0.0)) for score in missing), default=0.0)
+    return first_s * 2.0**put_off + spared
 
 
 def _passes(score: Score) -> bool:

@@ -31,6 +31,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from tradewind.grader.alarms import Alarms
+from tradewind.grader.away import AwayJudges
 from tradewind.grader.config import GraderConfig
 from tradewind.grader.grading import episode_of, grade
 from tradewind.grader.later import pause_s, waits_for
@@ -77,7 +78,7 @@ class Grader:
         self._held_at = 0.0
         self._stopping = threading.Event()
         self._since, self._beat_at, self._idle = time.time(), 0.0, False
-        self._alarms = Alarms(ledger)
+        self._alarms, self._away = Alarms(ledger), AwayJudges(ledger)
         self._open(config.composition.version, config.composition)
         try:
             self.tasks = self._panels[config.composition.version][0].check(ledger.tasks())
@@ -204,7 +205,7 @@ class Grader:
         missing = waits_for(composition, scores, trust)
         if not missing or finished.put_off >= self._config.judge_again:
             return False
-        pause = pause_s(self._config.judge_again_s, finished.put_off)
+        pause = pause_s(self._config.judge_again_s, finished.put_off, missing)
         self._ledger.put_off(self._owner, finished.rollout_id, time.time() + pause)
         self._alarms.put_off(missing)
         causes = "; ".join(f"{score.source}: {score.cause}" for score in missing)
@@ -240,6 +241,7 @@ class Grader:
         if idle != self._idle:
             self._since = now
         self._idle, self._beat_at = idle, now
+        self._away.look(self._panels_of(self._met)[0].judges)
         away = self._ledger.waiting_for_judges() if idle else 0
         missing, owner = (f"a judge, for {away} rollouts", "judge") if away else (IDLE, "worker")
         self._ledger.beat(

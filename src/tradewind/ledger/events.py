@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, RowMapping, insert, select
 
 from tradewind.ledger.database import Database
 from tradewind.ledger.rows import put
@@ -39,7 +39,12 @@ class Observations(Database):
         )
         with self.read() as conn:
             rows = conn.execute(latest).mappings().all()
-        return [Event(**{k: v for k, v in row.items() if k != "event"}) for row in reversed(rows)]
+        return [event_of(row) for row in reversed(rows)]
+
+
+def event_of(row: RowMapping) -> Event:
+    """The event of a row of `events`."""
+    return Event(**{name: value for name, value in row.items() if name != "event"})
 
 
 def note(conn: Connection, kind: str, subject: str | None, detail: str) -> None:

@@ -9,9 +9,10 @@ from itertools import chain
 from sqlalchemy import Connection, Select, func, insert, select, update
 
 from tradewind.ledger.database import AnyRow, Database
-from tradewind.ledger.events import note
+from tradewind.ledger.events import event_of, note
 from tradewind.ledger.rows import insert_new, put
 from tradewind.ledger.tables import (
+    events,
     groups,
     judges,
     labels,
@@ -20,11 +21,15 @@ from tradewind.ledger.tables import (
     scores,
     standings,
 )
+from tradewind.types.beat import Event
 from tradewind.types.errors import UserError
 from tradewind.types.ids import RolloutId
 from tradewind.types.record import Json, Record
 from tradewind.types.score import Score
 from tradewind.types.trust import Label, Probe, ProbeKind, Standing, TrustState
+
+JUDGE_AWAY, JUDGE_BACK = "judge.away", "judge.back"
+"""Events of a signal: its judge does not answer and is left alone; it is asked again."""
 
 
 class Judge(Record):
@@ -69,6 +74,18 @@ class Trust(Database):
         with self.read() as conn:
             rows = conn.execute(select(judges).order_by(judges.c.signal)).mappings()
             return [Judge.model_validate(dict(row)) for row in rows]
+
+    def judges_away(self) -> dict[str, Event]:
+        """The last word on each judge that is left alone now, by signal."""
+        newest = (
+            select(func.max(events.c.event))
+            .where(events.c.kind.in_((JUDGE_AWAY, JUDGE_BACK)))
+            .group_by(events.c.subject)
+        )
+        query = select(events).where(events.c.event.in_(newest), events.c.kind == JUDGE_AWAY)
+        with self.read() as conn:
+            rows = conn.execute(query).mappings().all()
+        return {row["subject"]: event_of(row) for row in rows}
 
     def factors_by_version(self) -> dict[tuple[str, str], float]:
         """The factor of every judge that anything was decided about, also of those that only older

@@ -6,11 +6,13 @@
                 withdrawn
 
 A swap closes the gate for the new version's number: chunks that carry it wait here, in order, while
-the engine decodes on, and an empty one leaves in place of each, so that nobody takes the pool for
-silent. With the proof they leave together. If there is none, every request that the
+the engine decodes on. With the proof they leave together. If there is none, every request that the
 engine had is ended with an error, for what it sampled or attends to may be the version's; whoever
 asked goes on elsewhere from the tokens that it got, as after a broken line. Requests that come then
 wait until a proven version is back.
+
+While the gate is closed an empty chunk leaves every second for each request, also for those that
+the engine has finished or not begun, so that nobody takes the pool for silent.
 
 How long a chunk waits is bounded by the proof: an engine that does not answer it in its deadline is
 lost, and the process ends. What waits is bounded by what the running requests may still sample.
@@ -28,6 +30,9 @@ from tradewind.pool.engine import Bits, Engine, EngineLoad, OnChunk, PutBack, Se
 from tradewind.types import FinishReason, GenerateChunk, GenerateRequest, UserError
 
 log = logging.getLogger(__name__)
+
+SIGN_S = 1.0
+"""Between two signs of life, in seconds; gateways wait for `pool_silence_s`, a minute."""
 
 
 @dataclass(eq=False)
@@ -52,8 +57,10 @@ class Gate:
     `swap`, `opened` and `withdrawn` are called by the receiver's thread.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, sign_s: float = SIGN_S) -> None:
+        self._engine, self._sign_s = engine, sign_s
+        self._open = threading.Event()
+        self._open.set()
         self._lock = threading.Lock()
         self._entries: set[_Entry] = set()
         self._parked: list[_Entry] = []
@@ -93,6 +100,8 @@ class Gate:
             closed_before = self._closed_for
             if closed_before is None:
                 self._closed_at = time.monotonic()
+                self._open.clear()
+                threading.Thread(target=self._give_signs, name="gate", daemon=True).start()
             self._closed_for = version
         try:
             return self._engine.swap(changed, version, afresh)
@@ -101,6 +110,8 @@ class Gate:
         except UserError:  # nothing was applied
             with self._lock:
                 self._closed_for = closed_before
+                if closed_before is None:
+                    self._open.set()
             raise
 
     def opened(self) -> float:
@@ -110,6 +121,7 @@ class Gate:
         with self._lock:
             seconds = time.monotonic() - self._closed_at if self._closed_for is not None else 0.0
             self._closed_for, self._withdrawn, self._held = None, None, 0
+            self._open.set()
             for entry in [*self._entries]:
                 for chunk in entry.waiting:
                     entry.tell(chunk)
@@ -154,6 +166,7 @@ class Gate:
     def stop(self) -> None:
         """See `Engine`. What is held back is never told."""
         with self._lock:
+            self._open.set()
             if self._closed_for is not None:
                 for entry in (*self._entries, *self._parked):
                     entry.tell(_last(self._closed_for))
@@ -174,14 +187,27 @@ class Gate:
             if entry.waiting or chunk.version == self._closed_for:
                 entry.waiting.append(chunk)
                 self._held += len(chunk.ids)
-                entry.tell(GenerateChunk(ids=(), logprobs=(), version=chunk.version))
                 return
             entry.tell(chunk)
             self._forget_ended(entry)
 
+    def _give_signs(self) -> None:
+        """In a thread of its own, from `swap` until the gate is open; receiver and engine may both
+        be at the proof.
+        """
+        while not self._open.wait(self._sign_s):
+            with self._lock:
+                if self._closed_for is not None:
+                    for entry in (*self._entries, *self._parked):
+                        entry.tell(_sign(self._closed_for))
+
     def _forget_ended(self, entry: _Entry) -> None:
         if entry.ended:
             self._entries.discard(entry)
+
+
+def _sign(version: int) -> GenerateChunk:
+    return GenerateChunk(ids=(), logprobs=(), version=version)
 
 
 def _last(version: int) -> GenerateChunk:

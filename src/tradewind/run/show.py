@@ -31,6 +31,8 @@ def status_table(snapshot: Snapshot) -> RenderableType:
         line = f"judge of {judge.signal}: {judge.state}, weight x {judge.factor:g}"
         style = "red" if judge.faults else "dim"
         parts.append(Text(f"{line}, {'; '.join(judge.reasons)}", style=style))
+    for signal, said in snapshot.judges_away.items():
+        parts.append(Text(f"judge of {signal}: {said}", style="red"))
     if snapshot.nulls_by_task:
         parts.append(nulls_table(snapshot.nulls_by_task))
     for task, cause in snapshot.tasks_set_aside.items():

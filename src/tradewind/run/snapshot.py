@@ -89,6 +89,8 @@ class Snapshot(Record):
     """The tasks with the most nulls; only `tradewind status` asks for them."""
     judges: tuple[Standing, ...] = ()
     """Where the judges of the reward stand; as above."""
+    judges_away: dict[str, str] = Field(default_factory=dict)
+    """Judges that do not answer and are left alone, in words; as above."""
     paused: Pause | None = None
     """Why no training group is leased, if so."""
     tasks_set_aside: dict[str, str] = Field(default_factory=dict)
@@ -126,6 +128,7 @@ def with_details(workspace: Workspace, snapshot: Snapshot) -> Snapshot:
             "nulls_by_task": tuple(ledger.null_rates()),
             "tasks_set_aside": ledger.set_aside(),
             "judges": tuple(standing for standing in standings if standing is not None),
+            "judges_away": {name: told.detail for name, told in ledger.judges_away().items()},
             "paused": ledger.paused(),
         }
         return snapshot.model_copy(update=found)

@@ -54,10 +54,11 @@ def show(run: Run, as_json: AsJson = False) -> None:
     with open_ledger(run) as ledger:
         rows = [(judge, ledger.standing(judge.signal, judge.version)) for judge in ledger.judges()]
         paused = ledger.paused()
+        away = {signal: event.detail for signal, event in ledger.judges_away().items()}
     if as_json:
         found = [_as_json(judge, standing) for judge, standing in rows]
         pause = None if paused is None else paused.model_dump()
-        print(json.dumps({"judges": found, "paused": pause}))
+        print(json.dumps({"judges": found, "paused": pause, "away": away}))
         return
     console = Console()
     if paused is not None:
@@ -66,7 +67,7 @@ def show(run: Run, as_json: AsJson = False) -> None:
         console.print("no judge has been asked in this run")
         return
     for judge, standing in rows:
-        for line in judge_lines(judge, standing):
+        for line in judge_lines(judge, standing, away.get(judge.signal)):
             console.print(line, highlight=False)
     held = next((s.thresholds for _, s in rows if s is not None), {})
     shown = ", ".join(f"{name} {held[name]}" for name in _SHOWN_BOUNDS if name in held)
@@ -161,8 +162,9 @@ def read_labels(file: Path) -> tuple[list[Label], int]:
     return labels, len(read) - len(labels)
 
 
-def judge_lines(judge: Judge, standing: Standing | None) -> list[RenderableType]:
-    """State and reasons, what labels say if there are any, and how to get some if there are none.
+def judge_lines(judge: Judge, standing: Standing | None, away: str | None) -> list[RenderableType]:
+    """State and reasons, what labels say if there are any, and how to get some if there are none;
+    and why it is not asked, if it is not.
 
     It fits into 80 columns.
     """
@@ -171,6 +173,8 @@ def judge_lines(judge: Judge, standing: Standing | None) -> list[RenderableType]
     who = judge.about.get("model")
     asked = f" ({who})" if who else ""
     lines: list[RenderableType] = [Text(f"{judge.signal}{asked}: {state}, weight x {factor:g}")]
+    if away is not None:
+        lines.append(Padding(Text(away, style="red"), (0, 0, 0, 2)))
     for reason in () if standing is None else standing.reasons:
         lines.append(Padding(Text(reason), (0, 0, 0, 2)))
     agreement = {} if standing is None else _agreements(standing)

@@ -1,8 +1,9 @@
 """An OpenAI-compatible endpoint, asked politely: slots, rate, deadline, retries, budget.
 
     complete(messages, schema, until)
-        │ budget ── spent ──► JudgeFailed(budget)
+        │ breaker ── open ──► JudgeFailed(away)
         │ a slot of `parallel`, a place in the rate ── too late ──► JudgeFailed(busy)
+        │ budget ── spent ──► JudgeFailed(budget)
         ▼
       POST /chat/completions ── 429, 5xx, silence ──► pause, again, up to `attempts`
 
@@ -21,7 +22,8 @@ from typing import Any
 
 import httpx
 
-from tradewind.rewards.judges.failure import FailureKind, JudgeFailed
+from tradewind.rewards.judges.breaker import Away, Breaker
+from tradewind.rewards.judges.failure import FailureKind, JudgeFailed, TryAgain
 from tradewind.rewards.judges.options import EndpointOptions
 from tradewind.rewards.judges.store import Budget, Store
 from tradewind.types.errors import UserError
@@ -80,11 +82,16 @@ class Endpoint:
         )
         self._slots = threading.BoundedSemaphore(options.parallel)
         self._rate = _Rate(options.calls_per_s, clock)
+        self._breaker = Breaker(options.breaker_s, clock)
 
     @property
     def now(self) -> float:
         """Seconds of the clock that `until` is meant by."""
         return self._clock()
+
+    def away(self) -> Away | None:
+        """Since when it is not asked, if it is not."""
+        return self._breaker.away()
 
     def complete(self, messages: Sequence[Message], schema: Json, until: float) -> Completion:
         """A reply before `until`, held to `schema` if the options say so; raises `JudgeFailed`."""
@@ -94,7 +101,7 @@ class Endpoint:
         for attempt in range(1, self._options.attempts + 1):
             try:
                 return self._one_call(body, guess, until, attempt)
-            except _Again as again:
+            except TryAgain as again:
                 failed = again.failed
                 self._pause(attempt, again.retry_after_s, until, failed)
         assert failed is not None
@@ -105,15 +112,17 @@ class Endpoint:
         self._http.close()
 
     def _one_call(self, body: bytes, guess: int, until: float, attempt: int) -> Completion:
+        self._breaker.check()
         with _Slot(self._slots, until - self._clock()):
             wait = self._rate.reserve(until)
             self._sleep(wait)
             bill = self.budget.reserve(guess, self._options.max_tokens)
             began = self._clock()
             try:
-                status, headers, data = self._post(body, until)
-                answer = _answer(status, headers, data)
-            except _Again as again:
+                with self._breaker.call():
+                    status, headers, data = self._post(body, until)
+                    answer = _answer(status, headers, data)
+            except TryAgain as again:
                 if again.failed.kind is not FailureKind.TIMEOUT:  # that one may be charged for
                     bill.settle(0, 0)
                 raise
@@ -163,9 +172,9 @@ class Endpoint:
                         raise httpx.ReadTimeout("the answer trickles")
                 return response.status_code, response.headers, bytes(received)
         except httpx.TimeoutException as error:
-            raise _Again(FailureKind.TIMEOUT, "it did not answer in time") from error
+            raise TryAgain(FailureKind.TIMEOUT, "it did not answer in time") from error
         except httpx.HTTPError as error:
-            raise _Again(
+            raise TryAgain(
                 FailureKind.UNREACHABLE, f"the connection failed ({type(error).__name__})"
             ) from error
 
@@ -190,7 +199,7 @@ class Endpoint:
                 attempts=attempt,
             )
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            raise _Again(FailureKind.MALFORMED, "it answered no chat completion") from error
+            raise TryAgain(FailureKind.MALFORMED, "it answered no chat completion") from error
 
     def _pause(self, attempt: int, asked_s: float, until: float, failed: JudgeFailed) -> None:
         if attempt == self._options.attempts:
@@ -200,14 +209,6 @@ class Endpoint:
         if self._clock() + pause >= until:
             raise JudgeFailed(failed.kind, f"{failed.why}, {attempt} times until the deadline")
         self._sleep(pause)
-
-
-class _Again(Exception):
-    """A failure that another attempt may not meet."""
-
-    def __init__(self, kind: FailureKind, why: str, retry_after_s: float = 0.0) -> None:
-        self.failed, self.retry_after_s = JudgeFailed(kind, why), retry_after_s
-        super().__init__(why)
 
 
 class _Slot:
@@ -244,16 +245,16 @@ class _Rate:
 
 def _answer(status: int, headers: httpx.Headers, data: bytes) -> dict[str, Any]:
     if status == 429 or status >= 500:
-        raise _Again(FailureKind.OVERLOADED, f"it answered {status}", _retry_after(headers))
+        raise TryAgain(FailureKind.OVERLOADED, f"it answered {status}", _retry_after(headers))
     if status != 200:
         said = data[:200].decode(errors="replace")
         raise JudgeFailed(FailureKind.REFUSED, f"it answered {status} ({said})")
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise _Again(FailureKind.MALFORMED, "it answered no JSON") from error
+        raise TryAgain(FailureKind.MALFORMED, "it answered no JSON") from error
     if not isinstance(answer, dict):
-        raise _Again(FailureKind.MALFORMED, "it answered no chat completion")
+        raise TryAgain(FailureKind.MALFORMED, "it answered no chat completion")
     return answer
 
 

@@ -11,6 +11,8 @@ class FailureKind(StrEnum):
     TIMEOUT = "judge_timeout"
     BUSY = "judge_busy"
     """No call could begin before the deadline."""
+    AWAY = "judge_away"
+    """Not asked: it has answered nobody for some time (`judges/breaker.py`)."""
     UNREACHABLE = "judge_unreachable"
     OVERLOADED = "judge_overloaded"
     """429 or 5xx to the last attempt."""
@@ -36,6 +38,7 @@ class FailureKind(StrEnum):
 _PASSING = (
     FailureKind.TIMEOUT,
     FailureKind.BUSY,
+    FailureKind.AWAY,
     FailureKind.UNREACHABLE,
     FailureKind.OVERLOADED,
     FailureKind.MALFORMED,
@@ -44,6 +47,8 @@ _PASSING = (
 
 NULL_CLASS = "null_class"
 """Key of a null's evidence that holds its kind of failure."""
+SPARED_S = "spared_s"
+"""Key of a null's evidence: seconds that a call would have been waited for, had one been made."""
 
 
 class JudgeFailed(Exception):
@@ -52,3 +57,11 @@ class JudgeFailed(Exception):
     def __init__(self, kind: FailureKind, why: str) -> None:
         self.kind, self.why = kind, why
         super().__init__(f"{kind}: {why}")
+
+
+class TryAgain(Exception):
+    """A failure that another attempt may not meet; it becomes `failed` after the last one."""
+
+    def __init__(self, kind: FailureKind, why: str, retry_after_s: float = 0.0) -> None:
+        self.failed, self.retry_after_s = JudgeFailed(kind, why), retry_after_s
+        super().__init__(why)

@@ -24,8 +24,9 @@ from pydantic import ValidationError
 
 from tradewind.rewards.criteria.criterion import Criterion, Rubric
 from tradewind.rewards.criteria.exhibit import Exhibit
+from tradewind.rewards.judges.breaker import Away
 from tradewind.rewards.judges.endpoint import Completion, Endpoint, Message
-from tradewind.rewards.judges.failure import NULL_CLASS, FailureKind, JudgeFailed
+from tradewind.rewards.judges.failure import NULL_CLASS, SPARED_S, FailureKind, JudgeFailed
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.prompt import TEMPLATE_HASH, messages_for, reminder, schema_of
 from tradewind.rewards.judges.repeats import correlation, worth_another
@@ -81,7 +82,7 @@ class Judge:
                 cached += old
         except JudgeFailed as failed:
             if not readings:
-                return _null(context, failed)
+                return self._null(context, failed)
             ended = str(failed)
         rho = self._rho(rubric, criterion) if len(readings) > 1 else self._options.correlation
         shown = {"cached": cached == len(readings), "repeats_ended": ended, "correlation": rho}
@@ -105,6 +106,10 @@ class Judge:
         if fresh:
             return self._ask(criterion, exhibit, until)
         return self._read_once(rubric, criterion, exhibit, number, until)[0]
+
+    def away(self) -> Away | None:
+        """Since when its endpoint is not asked, if it is not."""
+        return self._endpoint.away()
 
     def close(self) -> None:
         """Close connections and store."""
@@ -189,6 +194,15 @@ class Judge:
         found = correlation(self._store.repeated(family))
         return self._options.correlation if found is None else found
 
+    def _null(self, context: Json, failed: JudgeFailed) -> Judgement:
+        evidence = {**context, "settled_by": "failure", NULL_CLASS: failed.kind.value}
+        if failed.kind is FailureKind.AWAY:
+            evidence[SPARED_S] = self._options.deadline_s
+        if failed.kind.alarming:
+            evidence["alarm"] = str(failed)
+        log.warning("%s %s: %s", context["judge"], context["criterion"], failed)
+        return Judgement(value=None, cause=str(failed), evidence=evidence)
+
     @contextmanager
     def _flight(self, key: str, until: float) -> Iterator[None]:
         with self._guard:
@@ -264,14 +278,6 @@ def _usage(readings: list[Reading]) -> Json:
         "usd": round(sum(r.usd for r in readings), 8),
         "estimated": any(r.completion.estimated for r in readings),
     }
-
-
-def _null(context: Json, failed: JudgeFailed) -> Judgement:
-    evidence = {**context, "settled_by": "failure", NULL_CLASS: failed.kind.value}
-    if failed.kind.alarming:
-        evidence["alarm"] = str(failed)
-    log.warning("%s %s: %s", context["judge"], context["criterion"], failed)
-    return Judgement(value=None, cause=str(failed), evidence=evidence)
 
 
 def _digest(data: object, digits: int = 16) -> str:

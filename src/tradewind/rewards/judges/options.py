@@ -37,6 +37,10 @@ class EndpointOptions(Config):
     """Calls at most for one reply while the endpoint answers 429, 5xx or not at all."""
     backoff_s: float = Field(default=0.5, gt=0)
     """Pause before the second attempt; it doubles, and `Retry-After` counts if it is longer."""
+    breaker_s: float = Field(default=20.0, gt=0)
+    """Calls have failed for so long, three at least, and none was answered: then verdicts are null
+    at once (`judge_away`), for as long; then one call tries again, and each failure doubles the
+    pause, up to eight times this."""
     parallel: int = Field(default=8, ge=1)
     """Calls at the same time, of all threads of this process together."""
     calls_per_s: float | None = Field(default=None, gt=0)

@@ -17,6 +17,7 @@ import sqlite3
 from tradewind.rewards.criteria.criterion import Criterion, Rubric
 from tradewind.rewards.criteria.exhibit import Exhibit, exhibit_of
 from tradewind.rewards.criteria.file import read_criterion
+from tradewind.rewards.judges.breaker import Away
 from tradewind.rewards.judges.failure import JudgeFailed
 from tradewind.rewards.judges.judge import Judge
 from tradewind.rewards.judges.options import JudgeOptions
@@ -75,6 +76,10 @@ class JudgeSignal:
         except (JudgeFailed, sqlite3.Error):
             return None
         return self.criterion.value(reading.reply.level)
+
+    def away(self) -> Away | None:
+        """Since when its endpoint is not asked, if it is not."""
+        return self._judge.away()
 
     def about(self) -> Json:
         """Who judges what, for people."""

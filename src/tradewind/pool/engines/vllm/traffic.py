@@ -74,10 +74,10 @@ class Traffic:
                 self._waiting.remove(pending)
                 pending.finish(FinishReason.CANCELLED, self.version)
                 return
-        for pending, stream in self._running.items():
+        for pending, serving in self._running.items():
             if pending.request.request_id == request_id and not pending.cancelled:
                 pending.cancelled = True
-                task = asyncio.create_task(self._abort(pending, stream))
+                task = asyncio.create_task(self._abort(pending, serving))
                 self._background.add(task)
                 task.add_done_callback(self._background.discard)
 
@@ -141,12 +141,12 @@ class Traffic:
             if self.closed is None:
                 self._admit()
 
-    async def _abort(self, pending: Pending, stream: asyncio.Task[None]) -> None:
+    async def _abort(self, pending: Pending, serving: asyncio.Task[None]) -> None:
         """vLLM's last event then carries what was sampled; without it the stream is closed."""
         try:
             name = f"generate-tokens-{pending.name}"
             await self._client.post("/inference/v1/abort_requests", {"request_ids": [name]})
-            await asyncio.wait([stream], timeout=CANCEL_S)
+            await asyncio.wait([serving], timeout=CANCEL_S)
         except VllmFailed as error:
             log.warning("%s", error)
-        stream.cancel()
+        serving.cancel()

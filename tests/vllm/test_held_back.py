@@ -1,0 +1,83 @@
+"""Answers of vLLM that outlive a swap, as a gateway sees them: it bears no silence of its pools.
+
+agents ◄─► gateway ◄─► gate ◄─► vLLM      tokens of the new version wait for its proof,
+                                            signs of life do not
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from lent import Lent, letters
+from smallmodel import stepped
+from stand import standing
+from world import World
+
+from tradewind.pool.gate import Gate
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
+
+LONG = 1500
+AT_ONCE = 4
+BOUNDS = {"max_tokens": LONG, "pool_silence_s": 2.0}
+
+
+def chat(url: str, key: str) -> httpx.Response:
+    """One answer, not streamed."""
+    return httpx.post(
+        f"{url}/v1/chat/completions",
+        headers={"Authorization": f"Bearer {key}"},
+        json={"model": "policy", "messages": [{"role": "user", "content": "Tell me all."}]},
+        timeout=100,
+        trust_env=False,
+    )
+
+
+def test_answers_whose_tokens_wait_for_a_proof_are_broken_off_by_the_gateway(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four at once; the proof takes longer than the gateway bears silence."""
+    lent = Lent(world.vllm)
+    gate = Gate(lent, sign_s=0.1)
+    world.vllm.swap({}, 0)
+    world.version = 0
+    exchange, began = world.vllm._holdings._exchange, threading.Event()
+    after = stepped(world.tensors, 17)
+
+    async def meanwhile(parcel: Any, version: int) -> float:
+        began.set()  # the version is staged: from here on it is a matter of milliseconds
+        async with asyncio.timeout(60):
+            while sum(map(bool, stand.engine.gave.values())) < AT_ONCE:
+                await asyncio.sleep(0.001)
+        return await exchange(parcel, version)
+
+    monkeypatch.setattr(world.vllm._holdings, "_exchange", meanwhile)
+    with (
+        standing(tmp_path, letters(tmp_path / "letters"), gate, **BOUNDS) as stand,
+        ThreadPoolExecutor(AT_ONCE + 1) as threads,
+    ):
+        swapped = threads.submit(gate.swap, after, 1)
+        assert began.wait(60)
+        leases = [stand.lease() for _ in range(AT_ONCE)]
+        answers = [threads.submit(chat, stand.url, lease.model_key) for lease in leases]
+        swapped.result(60)
+        held_until = time.monotonic() + 2 * BOUNDS["pool_silence_s"]
+        while time.monotonic() < held_until:
+            time.sleep(0.01)
+        assert gate.load().held > 0 and not any(answer.done() for answer in answers)
+        gate.opened()
+        world.follow(world.tensors | after)
+        assert [answer.result(60).status_code for answer in answers] == [200] * AT_ONCE
+        for (turn,) in map(stand.turns, leases):
+            old, new = turn.completion.spans
+            assert (old.version, new.version, old.count + new.count) == (0, 1, LONG)
+            assert list(turn.completion.output_ids) == stand.engine.gave[turn.turn_id]
+        assert len(stand.engine.asked) == AT_ONCE and not lent.cancelled, "nobody began anew"
+    assert world.compare() == {1}
