@@ -31,16 +31,28 @@ def report(event: str, **fields: Any) -> None:
 
 
 def run_side(
-    name: str, argv: Sequence[str], *, limit_s: float, threads: int, prefix: str = ""
+    name: str,
+    argv: Sequence[str],
+    *,
+    limit_s: float,
+    threads: int,
+    prefix: str = "",
+    shared: bool = False,
 ) -> list[Event]:
     """Run a side to its end and return its events.
 
-    `prefix` is put before the command (`taskset -c 0-1`, a lock). Raises `SideFailedError`.
+    `prefix` is put before the command (`taskset -c 0-1`, a lock). `shared`: the side has processes
+    that compute at the same time, and waits for threads as our launcher has it. Raises
+    `SideFailedError`.
     """
     command = [*prefix.split(), *argv]
     with tempfile.TemporaryFile("w+") as errors:
         side = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment(threads)
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=_environment(threads, shared),
         )
         timer = threading.Timer(limit_s, side.kill)
         timer.start()
@@ -74,7 +86,7 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)[:60]
 
 
-def _environment(threads: int) -> dict[str, str]:
+def _environment(threads: int, shared: bool) -> dict[str, str]:
     """The same threads and memory settings for every side, our benchmark code importable, and
     nothing from the hub.
 
@@ -82,7 +94,7 @@ def _environment(threads: int) -> dict[str, str]:
     of a step to anybody who allocates activations anew, and a twentieth to who reads weights.
     """
     # imported here: a peer's environment has no tradewind
-    from tradewind.run.topology import HUGE_PAGES, TRAINER_MEMORY
+    from tradewind.run.topology import HUGE_PAGES, SHARED_CORES, TRAINER_MEMORY
 
     root = BENCHMARKS.parent
     return {
@@ -92,6 +104,7 @@ def _environment(threads: int) -> dict[str, str]:
         "MKL_NUM_THREADS": str(threads),
         **TRAINER_MEMORY,
         **HUGE_PAGES,
+        **(SHARED_CORES if shared else {}),
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from jinja2 import TemplateError, TemplateSyntaxError
 from jinja2.ext import Extension
@@ -68,7 +68,7 @@ class ChatTemplate:
 class _Generation(Extension):
     """`{% generation %}` marks what the assistant said, for masks that are never made here."""
 
-    tags: ClassVar = {"generation"}
+    tags = {"generation"}  # noqa: RUF012  # as jinja declares it
 
     def parse(self, parser: Parser) -> list[Node]:
         """The block's content, as if the marks were not there."""
