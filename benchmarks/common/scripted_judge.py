@@ -7,8 +7,7 @@
         ...  base_url = judge.url, any key, any model name
 
 For tests and studies on loopback: the client under test, its prompts and its retries are the real
-ones. `artefact` is the text of all evidence, in its order; pairwise prompts call
-`verdict(criterion_id, first + SECOND + second, call_number)`.
+ones. `artefact` is the text of all evidence, in its order.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import closing
@@ -24,7 +25,7 @@ from tradewind.rewards.sandbox.fair import PolicysFault, fairly
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.limits import Limits
 from tradewind.rewards.sandbox.measure import Measured, measure, reaches, report, require
-from tradewind.rewards.sandbox.orphans import bury_strangers
+from tradewind.rewards.sandbox.orphans import bury_strangers, own_folder
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.sandbox.seccomp import filter_program
 from tradewind.rewards.signal import VerifierFailed
@@ -148,6 +149,61 @@ def test_a_killed_kernel_leaves_no_process_and_no_folder(inside, buried):
     assert buried()
     child.close()
     assert not list(Path(tempfile.gettempdir()).glob(f"tradewind-runsc-{os.getpid()}-*"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tradewind.rewards.sandbox.box import Box
+from tradewind.rewards.sandbox.level import Level
+from tradewind.rewards.sandbox.process import KillableProcess
+
+child = KillableProcess(Box(Level[sys.argv[1]]), Path(sys.argv[2]))
+child.ask({"do": "said = 1"}, 20)
+os.write(child._running.child.stdin.fileno(), b'{"do": "import time; time.sleep(600)"}\\n')
+print(child.pid, os.getpid(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    "level", [pytest.param(name, marks=need(Level[name])) for name in ("L2", "L4")]
+)
+def test_a_grader_that_is_killed_takes_its_boxes_along_and_the_next_one_its_folders(
+    level: str, tmp_path
+):
+    """Seen here: a program that slept in gVisor lived on, and its bundle lay around."""
+    (tmp_path / "child.py").write_text(CHILD)
+    command = [sys.executable, "-c", KILLED, level, str(tmp_path / "child.py")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    outermost, grader = map(int, ran.stdout.split())
+    deadline = time.monotonic() + 20.0
+    while lives(outermost) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not lives(outermost)
+    left = [path.name for path in tmp_path.glob(f"tradewind-runsc-{grader}-*")]
+    assert len(left) == (level == "L4")
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_folders_of_the_dead_are_removed_by_who_makes_the_next_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    mine = own_folder("runsc")
+    (tmp_path / "tradewind-runsc-4194399-abc" / "root").mkdir(parents=True)
+    (tmp_path / "tradewind-runsc-mine-abc").mkdir()
+    (tmp_path / "tradewind-sql-4194399-abc").mkdir()
+    second = own_folder("runsc")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        mine.name, second.name, "tradewind-runsc-mine-abc", "tradewind-sql-4194399-abc",
+    }  # fmt: skip
 
 
 needs_landlock = pytest.mark.skipif(not measure().landlock, reason="this kernel has no Landlock")

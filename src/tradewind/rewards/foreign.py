@@ -17,7 +17,7 @@ from tradewind.rewards.options import ProcessOptions
 from tradewind.rewards.sandbox.box import Box
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Signal, Verdict, VerifierFailed
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
@@ -27,16 +27,16 @@ _START_S = 60.0
 """Longest that the import of the file may take."""
 
 
-class ForeignSignal:
-    """Implements `Signal` for the `object` of a file: a function or an object with `score`.
+class ForeignSignal(Signal):
+    """The `object` of a file: a function or an object with `score`.
 
     `score(task: dict, outcome: dict)` returns a number, or None for "not its fault"; `version`,
     `check(task)` and `oracle(task)` are used if the object has them; without a `version` it is 12
     hex digits of SHA-256 over the file, so that a verdict can be traced to the code that gave it.
     """
 
+    takes = ProcessOptions
     kind = Kind.CHECK
-    needs_turns = False
 
     def __init__(self, entry: str, config: ProcessOptions) -> None:
         """Raises `UserError` if the file or the object is not there or does not import."""

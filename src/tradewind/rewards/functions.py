@@ -96,6 +96,7 @@ class PythonFunction(Verifier[FunctionReference]):
     """Runs the function in a box that is new for each candidate."""
 
     version = "2"
+    takes = FunctionOptions
     kind = Kind.EXECUTABLE
     reads = FunctionReference
 

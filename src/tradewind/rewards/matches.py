@@ -73,6 +73,7 @@ class Exact(Verifier[ExactReference]):
     """The answer is one of the accepted ones, and nothing else."""
 
     version = "1"
+    takes = MatchOptions
     kind = Kind.MATCH
     reads = ExactReference
     solution = "answer"
@@ -103,6 +104,7 @@ class Numeric(Verifier[NumericReference]):
     """The answer is a number within the task's tolerance."""
 
     version = "1"
+    takes = MatchOptions
     kind = Kind.MATCH
     reads = NumericReference
     solution = "answer"

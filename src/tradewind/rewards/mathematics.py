@@ -46,6 +46,7 @@ class MathReference(Reference):
 class Math(Verifier[MathReference]):
     """Compares symbolically, in a child that lives on."""
 
+    takes = MathOptions
     kind = Kind.MATCH
     reads = MathReference
     solution = "answer"

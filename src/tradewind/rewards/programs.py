@@ -58,6 +58,7 @@ class PythonProgram(Verifier[ProgramReference]):
     """Runs the program in a box that is new for each candidate, once per input."""
 
     version = "1"
+    takes = ProgramOptions
     kind = Kind.EXECUTABLE
     reads = ProgramReference
 

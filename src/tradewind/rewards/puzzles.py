@@ -54,6 +54,7 @@ class PuzzleReference(Reference):
 class Puzzle(Verifier[PuzzleReference]):
     """Asks the dataset's own scorer, in a child that lives on."""
 
+    takes = PuzzleOptions
     kind = Kind.EXECUTABLE
     reads = PuzzleReference
 

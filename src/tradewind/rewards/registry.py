@@ -2,67 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from tradewind.rewards.behaviour.effort import EffortOptions, WorkDone
-from tradewind.rewards.behaviour.format import Format, FormatOptions
-from tradewind.rewards.behaviour.length import Length, LengthOptions
-from tradewind.rewards.behaviour.repeats import Repeats, RepeatsOptions
-from tradewind.rewards.behaviour.toolerrors import ToolErrors, ToolErrorsOptions
+from tradewind.rewards.behaviour.effort import WorkDone
+from tradewind.rewards.behaviour.format import Format
+from tradewind.rewards.behaviour.length import Length
+from tradewind.rewards.behaviour.repeats import Repeats
+from tradewind.rewards.behaviour.toolerrors import ToolErrors
 from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.criteria.checked import CheckedSignal
-from tradewind.rewards.criteria.options import CriterionOptions
 from tradewind.rewards.foreign import ForeignSignal
-from tradewind.rewards.functions import FunctionOptions, PythonFunction
-from tradewind.rewards.judges.options import JudgeOptions
+from tradewind.rewards.functions import PythonFunction
 from tradewind.rewards.judges.signal import JudgeSignal
-from tradewind.rewards.matches import Exact, MatchOptions, Numeric
-from tradewind.rewards.mathematics import Math, MathOptions
-from tradewind.rewards.monitor.exploits import Exploits, ExploitsOptions
-from tradewind.rewards.options import ProcessOptions
-from tradewind.rewards.programs import ProgramOptions, PythonProgram
-from tradewind.rewards.puzzles import Puzzle, PuzzleOptions
-from tradewind.rewards.repositories import Repository, RepositoryOptions
-from tradewind.rewards.resultset import ResultSet, ResultSetOptions
-from tradewind.rewards.schemas import JsonSchema, SchemaOptions
+from tradewind.rewards.matches import Exact, Numeric
+from tradewind.rewards.mathematics import Math
+from tradewind.rewards.monitor.exploits import Exploits
+from tradewind.rewards.programs import PythonProgram
+from tradewind.rewards.puzzles import Puzzle
+from tradewind.rewards.repositories import Repository
+from tradewind.rewards.resultset import ResultSet
+from tradewind.rewards.schemas import JsonSchema
 from tradewind.rewards.signal import Signal, VerifierFailed
 from tradewind.types.config import Config
 from tradewind.types.errors import UserError
 from tradewind.types.task import Task
 
-
-@dataclass(frozen=True)
-class Use:
-    """A built-in signal: what it takes and how it is opened."""
-
-    options: type[Config]
-    open: Callable[[Any], Signal]
-    """Called with an instance of `options`; raises `UserError`."""
-
-
-USES: dict[str, Use] = {
-    "exact": Use(MatchOptions, Exact),
-    "json-schema": Use(SchemaOptions, JsonSchema),
-    "math": Use(MathOptions, Math),
-    "numeric": Use(MatchOptions, Numeric),
-    "pytest": Use(RepositoryOptions, Repository),
-    "python": Use(FunctionOptions, PythonFunction),
-    "reasoning-gym": Use(PuzzleOptions, Puzzle),
-    "checked": Use(CriterionOptions, CheckedSignal),
-    "effort": Use(EffortOptions, WorkDone),
-    "exploits": Use(ExploitsOptions, Exploits),
-    "format": Use(FormatOptions, Format),
-    "length": Use(LengthOptions, Length),
-    "repeats": Use(RepeatsOptions, Repeats),
-    "tool-errors": Use(ToolErrorsOptions, ToolErrors),
-    "judge": Use(JudgeOptions, JudgeSignal),
-    "resultset": Use(ResultSetOptions, ResultSet),
-    "stdio": Use(ProgramOptions, PythonProgram),
+USES: dict[str, type[Signal]] = {
+    "checked": CheckedSignal,
+    "effort": WorkDone,
+    "exact": Exact,
+    "exploits": Exploits,
+    "format": Format,
+    "json-schema": JsonSchema,
+    "judge": JudgeSignal,
+    "length": Length,
+    "math": Math,
+    "numeric": Numeric,
+    "pytest": Repository,
+    "python": PythonFunction,
+    "reasoning-gym": Puzzle,
+    "repeats": Repeats,
+    "resultset": ResultSet,
+    "stdio": PythonProgram,
+    "tool-errors": ToolErrors,
 }
+"""The built-in signals by the name that `use` gives."""
 
 
 def open_signal(config: SignalConfig) -> Signal:
@@ -71,7 +58,7 @@ def open_signal(config: SignalConfig) -> Signal:
     Raises `UserError` if there is none of that name, or if its options do not work.
     """
     if ":" in config.use:
-        return ForeignSignal(config.use, read_options(config, ProcessOptions))
+        return ForeignSignal(config.use, read_options(config, ForeignSignal.takes))
     if config.use not in USES:
         raise UserError(
             f"signal {config.name!r} uses something that does not exist",
@@ -79,7 +66,7 @@ def open_signal(config: SignalConfig) -> Signal:
             fix=f"use one of {', '.join(sorted(USES))}, or path/to/file.py:object",
         )
     use = USES[config.use]
-    return use.open(read_options(config, use.options))
+    return use(read_options(config, use.takes))
 
 
 def read_options(config: SignalConfig, model: type[Config]) -> Any:
@@ -98,20 +85,17 @@ def read_options(config: SignalConfig, model: type[Config]) -> Any:
         ) from error
 
 
-def check_tasks(signal: Signal, tasks: Iterable[Task]) -> int:
-    """How many tasks there are, all of which the signal can score.
+def fault_of(signal: Signal, task: Task) -> str | None:
+    """Why the signal cannot score the task, or None."""
+    try:
+        return signal.check(task)
+    except VerifierFailed as error:
+        return str(error)
 
-    Raises `UserError` that names the first task it cannot score and how many others there are.
-    """
-    faults: list[tuple[str, str]] = []
-    n = 0
-    for n, task in enumerate(tasks, start=1):  # noqa: B007  the count is the result
-        try:
-            fault = signal.check(task)
-        except VerifierFailed as error:
-            fault = str(error)
-        if fault is not None:
-            faults.append((task.task_id, fault))
+
+def check_tasks(signal: Signal, tasks: Sequence[Task]) -> None:
+    """Raises `UserError` that names the first task it cannot score and counts the others."""
+    faults = [(t.task_id, fault) for t in tasks if (fault := fault_of(signal, t)) is not None]
     if faults:
         task_id, fault = faults[0]
         others = f" ({len(faults) - 1} more tasks cannot be scored either)" if faults[1:] else ""
@@ -119,4 +103,3 @@ def check_tasks(signal: Signal, tasks: Iterable[Task]) -> int:
             f"the grader cannot score task {task_id}: {fault}{others}",
             fix="correct or remove these tasks in the taskset",
         )
-    return n

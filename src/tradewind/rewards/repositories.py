@@ -82,6 +82,7 @@ class RepositoryReference(Reference):
 class Repository(Verifier[RepositoryReference]):
     """Runs the task's tests in one box and the changed repository in another."""
 
+    takes = RepositoryOptions
     kind = Kind.EXECUTABLE
     reads = RepositoryReference
 

@@ -11,8 +11,8 @@ the child) is graded 0; only the verifier's own failure raises `VerifierFailed`.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
-import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from tradewind.rewards.sandbox.box import Box
 from tradewind.rewards.sandbox.fair import fairly
 from tradewind.rewards.sandbox.level import Level
 from tradewind.rewards.sandbox.measure import require
+from tradewind.rewards.sandbox.orphans import own_folder
 from tradewind.rewards.sandbox.process import KillableProcess, NoAnswer
 from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
 from tradewind.rewards.verifier import Verifier
@@ -78,6 +79,7 @@ class ResultSet(Verifier[ResultSetReference]):
     """Runs the agent's query and the reference's in a child that lives on."""
 
     version = "1"
+    takes = ResultSetOptions
     kind = Kind.EXECUTABLE
     reads = ResultSetReference
     solution = "sql"
@@ -96,8 +98,9 @@ class ResultSet(Verifier[ResultSetReference]):
         self._process = self._reader(database)
         if not self._reads():  # another user may not, or a write-ahead log lies beside it
             self._process.close()
-            folder = self._copies.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-"))
-            self._process = self._reader(_copied(database, Path(folder, database.name)))
+            folder = own_folder("sql")
+            self._copies.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._process = self._reader(_copied(database, folder / database.name))
 
     def decide(self, answer: str, reference: ResultSetReference) -> Verdict:
         """1.0 if the result sets are the same, else 0.0 with the difference as its cause."""

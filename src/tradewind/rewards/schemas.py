@@ -45,6 +45,7 @@ class SchemaReference(Reference):
 class JsonSchema(Verifier[SchemaReference]):
     """Checks the answer's shape, in a child that lives on."""
 
+    takes = SchemaOptions
     kind = Kind.CHECK
     reads = SchemaReference
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
 from tradewind.rewards.storable import storable
+from tradewind.types.config import Config
 from tradewind.types.episode import Episode
 from tradewind.types.record import Json, Record
 from tradewind.types.task import Task
@@ -61,20 +63,36 @@ class VerifierFailed(Exception):
     """The signal itself failed (crashed, out of time). Says nothing about the rollout."""
 
 
-class Signal(Protocol):
-    """Not thread-safe: each thread of a grader opens its own."""
+class Signal(ABC):
+    """Says how good an episode was. Not thread-safe: each thread of a grader opens its own."""
 
+    takes: ClassVar[type[Config]]
+    """Its options."""
     version: str
     """Raised with every change that can change a verdict."""
     kind: Kind
-    needs_turns: bool
+    needs_turns: bool = False
     """Whether `score` looks at `episode.turns`."""
 
+    def __init__(self, options: Any) -> None:  # noqa: B027  most have something to do
+        """`options` is an instance of `takes`; raises `UserError` if they do not work."""
+
+    @abstractmethod
     def score(self, episode: Episode) -> Verdict:
         """The verdict on a gradable episode; raises `VerifierFailed`."""
 
     def check(self, task: Task) -> str | None:
         """Why this task cannot be scored, or None if it can."""
+        return None
 
-    def close(self) -> None:
+    def oracle(self, task: Task) -> Json | None:
+        """Artefacts that a perfect agent would have reported; None if it cannot know any."""
+        return None
+
+    def result(self, task: Task) -> Json | None:
+        """The bare result, without the work that leads to it, where that is less than the oracle:
+        the same artefacts for two tasks if one fixed answer is right for both."""
+        return None
+
+    def close(self) -> None:  # noqa: B027  many hold nothing open
         """End every child process and connection."""

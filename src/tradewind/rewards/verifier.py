@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, Generic, TypeVar
 
 from tradewind.rewards.reference import BadReference, Reference
 from tradewind.rewards.sandbox.fair import PolicysFault
-from tradewind.rewards.signal import Kind, Verdict
+from tradewind.rewards.signal import Signal, Verdict
 from tradewind.types.episode import Episode
 from tradewind.types.record import Json
 from tradewind.types.task import Task
@@ -15,12 +15,9 @@ from tradewind.types.task import Task
 R = TypeVar("R", bound=Reference)
 
 
-class Verifier(ABC, Generic[R]):
-    """Implements `Signal`; a subclass says `decide`, and what else is different for it."""
+class Verifier(Signal, Generic[R]):
+    """A subclass says `decide`, and what else is different for it."""
 
-    version: str
-    kind: Kind
-    needs_turns = False
     reads: type[R]
     """What it takes from a task's reference."""
     solution = "solution"
@@ -65,9 +62,6 @@ class Verifier(ABC, Generic[R]):
         """The reference's solution, as an agent would report it; None if it has none."""
         known = task.reference.get(self.solution)
         return None if known is None else {self.artefact: known}
-
-    def close(self) -> None:
-        """Nothing is open by default."""
 
 
 class NothingReported(Exception):

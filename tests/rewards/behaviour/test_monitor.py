@@ -9,10 +9,12 @@ import pytest
 from acting import acting, call, episode
 
 from tradewind.rewards.monitor.exploits import BUILT_IN, Exploits, ExploitsOptions, read_rules
-from tradewind.rewards.monitor.planted import ENTRIES, INNOCENT, STYLES, measure, planted, total
+from tradewind.rewards.monitor.planted import ENTRIES, INNOCENT, measure, planted, total
 from tradewind.rewards.monitor.pythoncode import read_python
 from tradewind.rewards.monitor.shelltext import read_shell
 from tradewind.types import UserError
+
+STYLES = ("plain", "paraphrased", "obfuscated", "fresh", "unseen")
 
 
 @pytest.fixture(scope="module")

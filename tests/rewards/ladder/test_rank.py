@@ -16,8 +16,7 @@ from tradewind.rewards.ladder.rung import Rung, Use
 from tradewind.rewards.ladder.subject import Subject, made, made_subjects
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.registry import USES
-from tradewind.rewards.registry import Use as BuiltIn
-from tradewind.rewards.signal import Kind, Verdict
+from tradewind.rewards.signal import Kind, Signal, Verdict
 from tradewind.rewards.trust.statistics import usable_signal
 from tradewind.types import Episode, Outcome, UserError
 from tradewind.types.config import Config
@@ -165,10 +164,10 @@ def test_labels_are_read_line_by_line_and_a_bad_line_is_named(tmp_path):
         read_labels(tmp_path / "nothing")
 
 
-class Judge:
+class Judge(Signal):
     """Says what it is told to, with what a judge's evidence holds."""
 
-    version, kind, needs_turns = "1", Kind.JUDGED, False
+    takes, version, kind = Config, "1", Kind.JUDGED
     asked = 0
 
     def score(self, episode):
@@ -178,17 +177,11 @@ class Judge:
         evidence = {"usage": usage, "cached": Judge.asked > 40}
         return Verdict(value=float(right), evidence=evidence)
 
-    def check(self, task):
-        return None
-
-    def close(self):
-        pass
-
 
 def test_a_judge_is_asked_about_some_answers_of_each_making_and_its_cost_is_shown(
     desk, answers, monkeypatch
 ):
-    monkeypatch.setitem(USES, "judge", BuiltIn(Config, lambda options: Judge()))
+    monkeypatch.setitem(USES, "judge", Judge)
     tone = SignalConfig(name="tone", use="judge")
     found = rank([desk.rows, tone], answers, LadderOptions(judged=60, repeated=10, evidence=5))
     judged = next(rung for rung in found if rung.name == "tone")

@@ -12,31 +12,26 @@ from scipy import stats
 from sklearn import metrics
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
-from statsmodels.stats.proportion import proportion_confint, proportions_ztest
+from statsmodels.stats.proportion import proportion_confint
 
 from tradewind.rewards.trust.statistics import (
     Confusion,
     bootstrap,
     brier,
     cohen_kappa,
-    cusum,
     effective_repeats,
     expected_calibration_error,
     fisher,
     gwet_ac1,
     krippendorff_alpha,
-    majority_accuracy,
     mcnemar,
     prediction_powered,
     repeat_agreement,
-    rogan_gladen,
     spearman,
     spearman_within,
-    two_proportions,
     usable_signal,
     wilson,
     wilson_lower,
-    wilson_upper,
 )
 
 
@@ -59,13 +54,11 @@ def test_wilson_is_statsmodels(hits, n):
 )
 def test_one_sided_bounds_at_an_observed_share_of_95_percent(n, bound):
     assert wilson_lower(0.95 * n, n) == pytest.approx(bound, abs=6e-4)
-    assert wilson_upper(0.05 * n, n) == pytest.approx(1 - bound, abs=6e-4)
 
 
 def test_nothing_seen_says_nothing():
     assert wilson(0, 0) == (0.0, 1.0)
     assert wilson_lower(0, 0) == 0.0
-    assert wilson_upper(0, 0) == 1.0
     with pytest.raises(ValueError, match="3 hits of 2"):
         wilson(3, 2)
 
@@ -171,24 +164,18 @@ def test_confusion_is_scikit_learns():
     assert ours == Confusion(yes_yes, yes_no, no_no, no_yes)
     assert ours.sensitivity == pytest.approx(metrics.recall_score(truth, judged))
     assert ours.specificity == pytest.approx(metrics.recall_score(truth, judged, pos_label=0))
-    assert ours.youden == pytest.approx(
-        metrics.balanced_accuracy_score(truth, judged, adjusted=True)
-    )
-    assert ours + Confusion() == ours
 
 
 def test_a_side_without_labels_has_no_rate():
     only_yes = Confusion.of([1, 0], [1, 1])
-    assert (only_yes.sensitivity, only_yes.specificity, only_yes.youden) == (0.5, None, None)
-    assert only_yes.specificity_interval() == (0.0, 1.0)
+    assert (only_yes.sensitivity, only_yes.specificity) == (0.5, None)
     assert Confusion().base_rate is None
     assert Confusion().accuracy is None
 
 
 def test_a_constant_judge_is_as_accurate_as_the_base_rate_says():
     constant = Confusion.of([1] * 9, [1] * 6 + [0] * 3)
-    assert constant.accuracy == constant.constant_accuracy == pytest.approx(2 / 3)
-    assert constant.youden == 0.0
+    assert constant.accuracy == constant.base_rate == pytest.approx(2 / 3)
 
 
 def test_brier_is_scikit_learns():
@@ -220,22 +207,6 @@ def test_a_calibrated_stream_has_little_calibration_error():
 
 
 # Correction
-
-
-@pytest.mark.parametrize(("n", "half"), [(1000, 0.062), (100_000, 0.049)])
-def test_rogan_gladen_is_bounded_by_the_labels_not_the_judging(n, half):
-    labelled = Confusion(true_yes=95, false_no=5, true_no=85, false_yes=15)
-    found = rogan_gladen(round(0.6 * n), n, labelled)
-    assert found is not None
-    assert found.value == pytest.approx(0.5625, abs=1e-9)
-    low, high = found.interval()
-    assert (high - low) / 2 == pytest.approx(half, abs=6e-4)
-
-
-def test_rogan_gladen_refuses_a_coin():
-    assert rogan_gladen(5, 10, Confusion(5, 5, 5, 5)) is None
-    assert rogan_gladen(5, 10, Confusion(5, 0, 0, 0)) is None
-    assert rogan_gladen(0, 0, Confusion(5, 1, 5, 1)) is None
 
 
 def stream(seed: int, n: int, noise: float, shift: float):
@@ -327,34 +298,14 @@ def test_repeats_that_err_alike_count_little():
     assert effective_repeats(1, 0.9) == 1
 
 
-@pytest.mark.parametrize(("repeats", "right"), [(1, 0.866), (3, 0.951), (5, 0.981), (11, 0.999)])
-def test_a_majority_of_independent_calls(repeats, right):
-    assert majority_accuracy(0.866, repeats) == pytest.approx(right, abs=6e-4)
-    assert majority_accuracy(0.866, repeats) == pytest.approx(
-        stats.binom.sf(repeats // 2, repeats, 0.866)
-    )
-    with pytest.raises(ValueError, match="4 repeats"):
-        majority_accuracy(0.8, 4)
-
-
 # Comparison
 
 
 @pytest.mark.parametrize(("b", "c"), [(3, 9), (40, 22), (0, 5), (12, 12), (30, 30)])
 def test_mcnemar_is_statsmodels(b, c):
     table = [[50, b], [c, 50]]
-    chi = reference_mcnemar(table, exact=False, correction=False)
     exact = reference_mcnemar(table, exact=b + c < 25, correction=False)
-    assert mcnemar(b, c).statistic == pytest.approx(chi.statistic)
-    assert mcnemar(b, c).p == pytest.approx(exact.pvalue, rel=1e-9)
-
-
-def test_two_proportions_are_statsmodels():
-    z, p = proportions_ztest([45, 60], [100, 90])
-    found = two_proportions(45, 100, 60, 90)
-    assert (found.statistic, found.p) == pytest.approx((float(z), float(p)))
-    assert two_proportions(0, 0, 1, 2).p == 1.0
-    assert two_proportions(3, 3, 5, 5).p == 1.0
+    assert mcnemar(b, c) == pytest.approx(exact.pvalue, rel=1e-9)
 
 
 @pytest.mark.parametrize("counts", [(2, 15, 0, 150), (9, 10, 3, 40), (0, 5, 0, 5), (30, 60, 5, 60)])
@@ -366,18 +317,7 @@ def test_fishers_test_is_scipys(counts):
 
 
 def test_nothing_changed_is_no_test():
-    assert mcnemar(0, 0).p == 1.0
-
-
-def test_cusum_sees_a_shift_soon_and_is_silent_without_one():
-    rng = np.random.default_rng(5)
-    steady = list(rng.normal(0.0, 1.0, size=300))
-    assert cusum(steady, target=0.0, slack=0.5, limit=8.0) is None
-    for shift in (1.5, -1.5):
-        moved = steady + list(rng.normal(shift, 1.0, size=50))
-        at = cusum(moved, target=0.0, slack=0.5, limit=8.0)
-        assert at is not None and 300 <= at < 330
-    assert cusum([], 0.0, 0.5, 1.0) is None
+    assert mcnemar(0, 0) == 1.0
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tradewind.rewards.admission.attacked import fallen
-from tradewind.rewards.admission.bench import fault_of, known_of
+from tradewind.rewards.admission.bench import fault_in, known_of
 from tradewind.rewards.admission.examine import examine
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.admission.record import (
@@ -124,7 +124,7 @@ def usual_results(
     """For each kind that can be guessed, a sentence: which result how many of its tasks share."""
     results: dict[str, Counter[str]] = {}
     for task in tasks:
-        if panel is None or fault_of(task, panel) is not None:
+        if panel is None or fault_in(task, panel) is not None:
             continue
         _, result = known_of(task, panel)
         if result is not None:

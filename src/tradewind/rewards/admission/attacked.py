@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tradewind.rewards.admission.bench import Bench, fault_of
+from tradewind.rewards.admission.bench import Bench, fault_in
 from tradewind.rewards.admission.options import AdmissionOptions
 from tradewind.rewards.attacks.catalogue import known_attacks
 from tradewind.rewards.panel import Panel
@@ -23,7 +23,7 @@ def fallen(tasks: Sequence[Task], panel: Panel | None, options: AdmissionOptions
     """
     if panel is None or options.attacked == 0:
         return None
-    sample = [task for task in tasks if fault_of(task, panel) is None][: options.attacked]
+    sample = [task for task in tasks if fault_in(task, panel) is None][: options.attacked]
     found: list[str] = []
     for use in dict.fromkeys(config.use for config, _ in panel.signals):
         for attack in known_attacks(use):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tradewind.rewards.admission.oracle import oracle_of, result_of
 from tradewind.rewards.compose import compose_group
 from tradewind.rewards.panel import Panel
+from tradewind.rewards.registry import fault_of
 from tradewind.rewards.signal import VerifierFailed
 from tradewind.types.episode import Episode
 from tradewind.types.outcome import Outcome, OutcomeStatus
@@ -15,6 +16,8 @@ from tradewind.types.score import Score
 from tradewind.types.task import Task
 
 MUTANT = "mutant"
+ORACLE = "oracle"
+"""Key of a reference that holds one."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +48,30 @@ class Bench:
         return Made(composed.rewards[0] if composed.rewards else None, tuple(scores))
 
 
-def fault_of(task: Task, panel: Panel) -> str | None:
+def fault_in(task: Task, panel: Panel) -> str | None:
     """Why a signal cannot score the task at all."""
-    for config, signal in panel.signals:
-        try:
-            fault = signal.check(task)
-        except VerifierFailed as error:
-            fault = str(error)
-        if fault is not None:
-            return f"{config.name}: {fault}"
-    return None
+    faults = ((config.name, fault_of(signal, task)) for config, signal in panel.signals)
+    return next((f"{name}: {fault}" for name, fault in faults if fault is not None), None)
 
 
 def known_of(task: Task, panel: Panel) -> tuple[Json | None, Json | None]:
-    """Oracle and bare result; None for what nobody knows or could not be worked out."""
+    """Oracle and bare result; None for what nobody knows or could not be worked out.
+
+    The oracle is artefacts that a perfect agent would have reported: `task.reference["oracle"]`,
+    since whoever wrote the taskset says so, or what a signal makes of the reference. A task without
+    one can still be refused, but nothing shows that it can be solved.
+    """
     signals = [signal for _, signal in panel.signals]
+    written = task.reference.get(ORACLE)
     try:
-        return oracle_of(task, signals), result_of(task, signals)
+        oracle = _first(signal.oracle(task) for signal in signals)
+        result = _first(signal.result(task) for signal in signals)
     except VerifierFailed:
         return None, None
+    if isinstance(written, dict):
+        oracle = written
+    return oracle, oracle if result is None else result
+
+
+def _first(known: Iterable[Json | None]) -> Json | None:
+    return next((artefacts for artefacts in known if artefacts is not None), None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tradewind.rewards.admission.bench import MUTANT, Bench, Made, fault_of, known_of
+from tradewind.rewards.admission.bench import MUTANT, Bench, Made, fault_in, known_of
 from tradewind.rewards.admission.guesses import Guess, guesses
 from tradewind.rewards.admission.leaks import leaks
 from tradewind.rewards.admission.mutants import mutants
@@ -41,7 +41,7 @@ def examine(
         found.leaks(None, options)
         return found.admission(None)
     bench = Bench(task, panel)
-    if (fault := fault_of(task, panel)) is not None:
+    if (fault := fault_in(task, panel)) is not None:
         found.fail("scorable", fault)
         return found.admission(bench)
     oracle, result = known_of(task, panel)

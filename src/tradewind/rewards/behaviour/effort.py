@@ -47,6 +47,8 @@ class EffortOptions(Config):
 class WorkDone(Counted):
     """Meant for role `penalty`: `weight` times C(x) is taken off the reward."""
 
+    takes = EffortOptions
+
     def __init__(self, options: EffortOptions) -> None:
         self._options = options
 

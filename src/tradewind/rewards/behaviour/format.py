@@ -6,7 +6,8 @@ import re
 
 from pydantic import field_validator
 
-from tradewind.rewards.behaviour.counted import Counted, checked_pattern
+from tradewind.rewards.behaviour.counted import Counted
+from tradewind.rewards.pattern import checked_pattern
 from tradewind.rewards.signal import Verdict
 from tradewind.rewards.trajectory import trajectory
 from tradewind.types.config import Config
@@ -24,6 +25,8 @@ class FormatOptions(Config):
 
 class Format(Counted):
     """Value: 1 if the last answer matches, else 0; an episode without answer has 0."""
+
+    takes = FormatOptions
 
     def __init__(self, options: FormatOptions) -> None:
         self._pattern = re.compile(options.pattern, re.DOTALL)

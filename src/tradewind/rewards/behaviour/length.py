@@ -33,6 +33,8 @@ class Length(Counted):
     `penalty`.
     """
 
+    takes = LengthOptions
+
     def __init__(self, options: LengthOptions) -> None:
         self._limit, self._zone = options.limit, options.zone
 

@@ -11,10 +11,6 @@ from tradewind.types.config import Config
 from tradewind.types.episode import Episode
 
 
-class RepeatsOptions(Config):
-    """Nothing to set."""
-
-
 class Repeats(Counted):
     """Value: repeated calls / all calls, in [0, 1); 0 without calls.
 
@@ -22,8 +18,8 @@ class Repeats(Counted):
     again after an edit and then say something else are no repetition.
     """
 
-    def __init__(self, options: RepeatsOptions) -> None:
-        pass
+    takes = Config
+    """Nothing to set."""
 
     def score(self, episode: Episode) -> Verdict:
         """The share; the evidence counts both."""

@@ -6,7 +6,8 @@ import re
 
 from pydantic import field_validator
 
-from tradewind.rewards.behaviour.counted import Counted, checked_pattern
+from tradewind.rewards.behaviour.counted import Counted
+from tradewind.rewards.pattern import checked_pattern
 from tradewind.rewards.signal import Verdict
 from tradewind.rewards.trajectory import trajectory
 from tradewind.types.config import Config
@@ -31,6 +32,8 @@ class ToolErrors(Counted):
 
     A call that no parser could read counts as failed: it would be a way out otherwise.
     """
+
+    takes = ToolErrorsOptions
 
     def __init__(self, options: ToolErrorsOptions) -> None:
         self._failed = re.compile(options.failed)

@@ -15,15 +15,15 @@ from tradewind.rewards.criteria.exhibit import exhibit_of
 from tradewind.rewards.criteria.file import read_criterion
 from tradewind.rewards.criteria.options import CriterionOptions
 from tradewind.rewards.judges.settled import without_a_judge
-from tradewind.rewards.signal import Kind, Verdict
+from tradewind.rewards.signal import Kind, Signal, Verdict
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
-from tradewind.types.task import Task
 
 
-class CheckedSignal:
-    """Implements `Signal`."""
+class CheckedSignal(Signal):
+    """One criterion of a file."""
 
+    takes = CriterionOptions
     kind = Kind.CHECK
 
     def __init__(self, options: CriterionOptions) -> None:
@@ -45,10 +45,3 @@ class CheckedSignal:
         found = without_a_judge(self.rubric, self.criterion, shown)
         assert found is not None, "a checker settles everything"
         return Verdict(value=found.value, cause=found.cause, evidence=found.evidence)
-
-    def check(self, task: Task) -> str | None:
-        """Every task can be checked: what is looked at is the outcome."""
-        return None
-
-    def close(self) -> None:
-        """Nothing is open."""

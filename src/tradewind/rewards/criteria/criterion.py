@@ -14,7 +14,7 @@ import hashlib
 import json
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -199,9 +199,6 @@ class Rubric(Record):
         Other criteria of the file are not in it: adding one forgets no verdict and no trust.
         """
         return _digest([self.name, self.version, criterion.digest])
-
-
-TRUST_ORDER: tuple[Trust, ...] = get_args(Trust)
 
 
 def _digest(data: object) -> str:

@@ -23,17 +23,17 @@ from tradewind.rewards.judges.judge import Judge
 from tradewind.rewards.judges.options import JudgeOptions
 from tradewind.rewards.judges.prompt import TEMPLATE_HASH
 from tradewind.rewards.judges.shared import give_back, open_judge
-from tradewind.rewards.signal import Kind, Verdict, VerifierFailed
+from tradewind.rewards.signal import Kind, Signal, Verdict, VerifierFailed
 from tradewind.rewards.trust.features import FEATURES, features_of
 from tradewind.types.episode import Episode
 from tradewind.types.errors import UserError
 from tradewind.types.record import Json
-from tradewind.types.task import Task
 
 
-class JudgeSignal:
-    """Implements `Signal`."""
+class JudgeSignal(Signal):
+    """One criterion of a file."""
 
+    takes = JudgeOptions
     kind = Kind.JUDGED
 
     def __init__(self, options: JudgeOptions) -> None:
@@ -89,10 +89,6 @@ class JudgeSignal:
             "criterion": self.criterion.id,
             "rubric": f"{self.rubric.name} {self.rubric.version}",
         }
-
-    def check(self, task: Task) -> str | None:
-        """Every task can be judged: what is judged is the outcome."""
-        return None
 
     def close(self) -> None:
         """Give the judge back."""

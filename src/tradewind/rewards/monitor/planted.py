@@ -30,7 +30,6 @@ from tradewind.types.turn import Completion, FinishReason, Turn, TurnState, Vers
 
 ENTRIES = Path(__file__).with_name("planted.toml")
 INNOCENT = "innocent"
-STYLES = ("plain", "paraphrased", "obfuscated", "fresh", "unseen")
 
 _TOOLS = tuple(
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}

@@ -12,6 +12,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tradewind.rewards.sandbox.orphans import left_behind
+
 _PREFIX = "tradewind-"
 _numbers = itertools.count()
 
@@ -40,7 +42,8 @@ class Group:
 def make_group(processes: int, memory: int) -> Group | None:
     """A new group for so many processes and threads, and bytes; None where we may not."""
     for parent in _own_groups():
-        _remove_stale(parent)
+        for stale in left_behind(parent, _PREFIX):
+            Group(stale).close()
         folder = parent / f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
         try:
             folder.mkdir()
@@ -98,11 +101,3 @@ def _is_delegated(folder: Path) -> bool:
             if os.getxattr(folder, name) == b"1":
                 return True
     return False
-
-
-def _remove_stale(parent: Path) -> None:
-    """Groups of graders that were killed."""
-    for folder in parent.glob(f"{_PREFIX}*-*"):
-        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if not Path("/proc", pid).exists():
-            Group(folder).close()

@@ -10,10 +10,9 @@ import json
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
+from tradewind.rewards.sandbox.orphans import own_folder
 from tradewind.rewards.sandbox.view import SCRATCH, SCRATCHES, View
 
 NAME, INSTALL = "gVisor", "apt-get install runsc"
@@ -31,7 +30,7 @@ class Bundle:
     """A folder from which one container after the other is started; `close` removes it."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix=f"tradewind-runsc-{os.getpid()}-"))
+        self._folder = own_folder("runsc")
 
     def walls(
         self,
@@ -69,11 +68,19 @@ class Bundle:
         options = [f"--root={state}", "--network=none", "--ignore-cgroups"]
         options += [] if os.getuid() == 0 else ["--rootless"]
         name = f"tradewind-{secrets.token_hex(8)}"
-        return [installed() or "runsc", *options, "run", f"--bundle={self._folder}", name]
+        run = [installed() or "runsc", *options, "run", f"--bundle={self._folder}", name]
+        return [*_dying_with_us(), *run]
 
     def close(self) -> None:
         """Its containers are gone by then."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _dying_with_us() -> list[str]:
+    """What to put before `runsc`, which would outlive us if we are killed; with it everything
+    inside ends. The program is part of util-linux, which every Debian has."""
+    setpriv = shutil.which("setpriv")
+    return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
 
 
 def _mounts(sees: View, scratch_bytes: int) -> list[dict[str, object]]:

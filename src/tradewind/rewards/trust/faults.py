@@ -235,7 +235,7 @@ def anchor_faults(evidence: Evidence, config: TrustConfig) -> Iterator[Fault]:
     """Anchors that were asked again lean one way: the judge is another one (McNemar's test)."""
     moved = [a for a in _newest_anchors(evidence) if _is_wrong(a, a.values[-1])]
     to_yes = sum(anchor.values[-1] >= YES for anchor in moved)
-    if mcnemar(to_yes, len(moved) - to_yes).p < 1 - config.alarm_level:
+    if mcnemar(to_yes, len(moved) - to_yes) < 1 - config.alarm_level:
         way = "yes" if to_yes > len(moved) - to_yes else "no"
         yield Fault(FaultName.DRIFT, f"{len(moved)} anchors moved, most of them to {way}")
 

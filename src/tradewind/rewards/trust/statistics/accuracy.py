@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tradewind.rewards.trust.statistics.intervals import Interval, wilson
-
 
 @dataclass(frozen=True)
 class Confusion:
@@ -30,14 +28,6 @@ class Confusion:
             false_no=pairs.count((False, True)),
             true_no=pairs.count((False, False)),
             false_yes=pairs.count((True, False)),
-        )
-
-    def __add__(self, other: Confusion) -> Confusion:
-        return Confusion(
-            self.true_yes + other.true_yes,
-            self.false_no + other.false_no,
-            self.true_no + other.true_no,
-            self.false_yes + other.false_yes,
         )
 
     @property
@@ -66,13 +56,6 @@ class Confusion:
         return self.true_no / self.negatives if self.negatives else None
 
     @property
-    def youden(self) -> float | None:
-        """J = sensitivity + specificity - 1, in [-1, 1]; 0 is a coin (Youden 1950)."""
-        if self.sensitivity is None or self.specificity is None:
-            return None
-        return self.sensitivity + self.specificity - 1
-
-    @property
     def base_rate(self) -> float | None:
         """Share of items whose label is yes."""
         return self.positives / self.n if self.n else None
@@ -81,16 +64,3 @@ class Confusion:
     def accuracy(self) -> float | None:
         """Share of verdicts that equal the label."""
         return (self.true_yes + self.true_no) / self.n if self.n else None
-
-    @property
-    def constant_accuracy(self) -> float | None:
-        """What a judge would reach that always gives the commoner label."""
-        return max(self.positives, self.negatives) / self.n if self.n else None
-
-    def sensitivity_interval(self, level: float = 0.95) -> Interval:
-        """Wilson's, two-sided; [0, 1] without positives."""
-        return wilson(self.true_yes, self.positives, level)
-
-    def specificity_interval(self, level: float = 0.95) -> Interval:
-        """Wilson's, two-sided; [0, 1] without negatives."""
-        return wilson(self.true_no, self.negatives, level)

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tradewind.rewards.trust.statistics.accuracy import Confusion
-from tradewind.rewards.trust.statistics.intervals import Estimate
+from tradewind.rewards.trust.statistics.intervals import LEVEL, Interval, normal_quantile
 
 
 @dataclass(frozen=True)
-class Corrected(Estimate):
-    """A prediction-powered mean.
+class Corrected:
+    """A prediction-powered mean with the variance of its error, by the normal approximation."""
 
-    `weight` is how much the judge was used: 0 is the mean of the labels alone.
-    """
-
+    value: float
+    variance: float
     weight: float
+    """How much the judge was used: 0 is the mean of the labels alone."""
 
-
-def rogan_gladen(passed: int, n: int, labelled: Confusion) -> Estimate | None:
-    """The true rate behind a judged pass rate (Rogan and Gladen 1978).
-
-    theta = (p + q0 - 1)/(q0 + q1 - 1), with p = passed/n, q1 sensitivity and q0 specificity on the
-    `labelled` items. Variance by the delta method:
-    [p(1-p)/n + (1-theta)^2 q0(1-q0)/m0 + theta^2 q1(1-q1)/m1]/(q0+q1-1)^2, m the labels a side.
-    Clipped to [0, 1] (the variance is that of the clipped value). None unless q0 + q1 > 1: such a
-    judge says nothing of the truth.
-    """
-    q1, q0 = labelled.sensitivity, labelled.specificity
-    if n == 0 or q1 is None or q0 is None or q0 + q1 <= 1:
-        return None
-    p, youden = passed / n, q0 + q1 - 1
-    theta = min(1.0, max(0.0, (p + q0 - 1) / youden))
-    spread = (
-        p * (1 - p) / n
-        + (1 - theta) ** 2 * q0 * (1 - q0) / labelled.negatives
-        + theta**2 * q1 * (1 - q1) / labelled.positives
-    )
-    return Estimate(theta, spread / youden**2)
+    def interval(self, level: float = LEVEL) -> Interval:
+        """value -+ z * sqrt(variance), two-sided."""
+        half = normal_quantile(0.5 + level / 2) * math.sqrt(self.variance)
+        return Interval(self.value - half, self.value + half)
 
 
 def prediction_powered(

@@ -1,10 +1,9 @@
-"""How sure one may be: Wilson's bounds of a share, an estimate's interval, bootstrap over tasks."""
+"""How sure one may be: Wilson's bounds of a share, bootstrap over tasks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple, TypeVar
 
@@ -21,19 +20,6 @@ class Interval(NamedTuple):
 
     low: float
     high: float
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with the variance of its error, by the normal approximation."""
-
-    value: float
-    variance: float
-
-    def interval(self, level: float = LEVEL) -> Interval:
-        """value -+ z * sqrt(variance), two-sided."""
-        half = normal_quantile(0.5 + level / 2) * math.sqrt(self.variance)
-        return Interval(self.value - half, self.value + half)
 
 
 def normal_quantile(probability: float) -> float:
@@ -53,11 +39,6 @@ def wilson(hits: float, n: int, level: float = LEVEL) -> Interval:
 def wilson_lower(hits: float, n: int, level: float = LEVEL) -> float:
     """The share is at least this, with one-sided confidence `level`; 0 if n is 0."""
     return _wilson(hits, n, normal_quantile(level)).low
-
-
-def wilson_upper(hits: float, n: int, level: float = LEVEL) -> float:
-    """The share is at most this, with one-sided confidence `level`; 1 if n is 0."""
-    return _wilson(hits, n, normal_quantile(level)).high
 
 
 def _wilson(hits: float, n: int, z: float) -> Interval:

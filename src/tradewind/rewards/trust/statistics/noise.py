@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 
 def usable_signal(rate: float, false_yes: float, false_no: float) -> float:
     """Share of the signal left: the squared correlation of verdict and truth, phi^2.
@@ -26,13 +24,3 @@ def effective_repeats(repeats: int, correlation: float) -> float:
     With a correlation of 0.5 within items 11 calls count as 1.8 (Kish's design effect).
     """
     return repeats / (1 + (repeats - 1) * correlation)
-
-
-def majority_accuracy(accuracy: float, repeats: int) -> float:
-    """P(the majority of `repeats` independent calls is right), `repeats` odd (Condorcet)."""
-    if repeats % 2 == 0:
-        raise ValueError(f"{repeats} repeats have no clear majority")
-    return sum(
-        math.comb(repeats, i) * accuracy**i * (1 - accuracy) ** (repeats - i)
-        for i in range(repeats // 2 + 1, repeats + 1)
-    )
