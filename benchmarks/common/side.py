@@ -42,7 +42,7 @@ def run_side(
     """Run a side to its end and return its events.
 
     `prefix` is put before the command (`taskset -c 0-1`, a lock). `shared`: the side has processes
-    that compute at the same time, and waits for threads as our launcher has it. Raises
+    that compute at the same time, and threads that wait sleep at once. Raises
     `SideFailedError`.
     """
     command = [*prefix.split(), *argv]
@@ -94,7 +94,7 @@ def _environment(threads: int, shared: bool) -> dict[str, str]:
     of a step to anybody who allocates activations anew, and a twentieth to who reads weights.
     """
     # imported here: a peer's environment has no tradewind
-    from tradewind.run.topology import HUGE_PAGES, SHARED_CORES, TRAINER_MEMORY
+    from tradewind.run.topology import HUGE_PAGES, TRAINER_MEMORY
 
     root = BENCHMARKS.parent
     return {
@@ -104,7 +104,7 @@ def _environment(threads: int, shared: bool) -> dict[str, str]:
         "MKL_NUM_THREADS": str(threads),
         **TRAINER_MEMORY,
         **HUGE_PAGES,
-        **(SHARED_CORES if shared else {}),
+        **({"OMP_WAIT_POLICY": "PASSIVE"} if shared else {}),
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",

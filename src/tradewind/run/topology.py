@@ -189,15 +189,15 @@ HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 them once, and decoding and training spent a tenth of their time on small pages."""
 
 
-SHARED_CORES = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "200000"}
-"""Waiting OpenMP threads must sleep: spinning ones take the cores of the other processes. But not
-at once, since a training step has thousands of short parallel regions: 0.2 ms of spinning made it a
-fifth faster."""
-
-
 def _process_environment(threads: int) -> dict[str, str]:
-    """Settings that libraries read once, at their start."""
-    env = SHARED_CORES | {"TOKENIZERS_PARALLELISM": "false"}
+    """Settings that libraries read once, at their start.
+
+    Waiting OpenMP threads must sleep: spinning ones take the cores of the other processes. But
+    not at once, since a training step has thousands of short parallel regions: 0.2 ms of spinning
+    made it a fifth faster.
+    """
+    env = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "200000"}
+    env |= {"TOKENIZERS_PARALLELISM": "false"}
     env |= {"TQDM_DISABLE": "1", **python_path()}  # a log is no place for progress bars
     if threads:
         env |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
