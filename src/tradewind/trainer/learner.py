@@ -99,16 +99,23 @@ class Learner:
 
     @torch.no_grad()
     def probe(self, sequences: Sequence[Ids]) -> tuple[Probe, ...]:
-        """What this trainer computes for `sequences`, by the rounded weights that it publishes.
+        """What `sequences` get by the rounded weights that this trainer publishes.
 
-        Every rank must call it, with the same sequences; one micro-batch, no gradients.
+        In fp32 if it is the only rank, whatever it trains in: a pool is then told from a wrong one
+        by its own rounding alone. Every rank must call it, with the same sequences; one
+        micro-batch, no gradients.
         """
+        policy = (
+            self.policy
+            if self.ranks.world > 1 or self.policy.inner.dtype == torch.float32
+            else self.policy.exact()
+        )
         samples = corpus.row_samples([list(ids) for ids in sequences], True, "probe")
         ordered = in_prefix_order(samples)
-        logp, _ = self.policy(plant(ordered, 0).to(self.ranks.device))
-        self.ranks.release(self.policy)
+        logp, _ = policy(plant(ordered, 0).to(self.ranks.device))
+        self.ranks.release(policy)
         parts = logp.float().cpu().split([len(sample.ids) - 1 for sample in ordered])
-        dtype = str(self.policy.inner.dtype).removeprefix("torch.")
+        dtype = str(policy.inner.dtype).removeprefix("torch.")
         pairs = zip(ordered, parts, strict=True)
         found = {s.ids: Probe.of(s.ids, p.tolist(), dtype) for s, p in pairs}
         return tuple(found[ids] for ids in sequences)

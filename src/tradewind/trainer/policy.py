@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,12 @@ class Policy(nn.Module):
             forest.target,
         )
         return logp, entropy
+
+    def exact(self) -> Policy:
+        """What computes the same values in fp32: a copy, 4 bytes for each, unless this does."""
+        if self.inner.dtype == torch.float32:
+            return self
+        return Policy(copy.deepcopy(self.inner).float())
 
     def layers(self) -> Iterator[nn.Module]:
         """The decoder layers, in order; FSDP shards one at a time."""
