@@ -8,8 +8,9 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import LlamaForCausalLM
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.trainer.bits import from_bits
 from tradewind.trainer.config import TrainerConfig
-from tradewind.trainer.learner import Learner, from_bits
+from tradewind.trainer.learner import Learner
 from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.loop import train
 from tradewind.trainer.policy import Policy

@@ -15,9 +15,10 @@ from torch.distributed.tensor import DTensor
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.trainer import checkpoint
+from tradewind.trainer.bits import bits_of
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.crew import Crew
-from tradewind.trainer.learner import Learner, bits
+from tradewind.trainer.learner import Learner
 from tradewind.trainer.loop import train
 from tradewind.trainer.policy import Policy
 from tradewind.trainer.ranks import Ranks
@@ -46,9 +47,9 @@ def crew_of(folder, ranks, bucket):
 def goal_bits():
     """Weights that no step makes: every value another one, but for one tensor."""
     model = tiny.tiny_model(5, **WIDE)
-    named = {name: bits(parameter.detach()) for name, parameter in model.named_parameters()}
+    named = {name: bits_of(parameter.bfloat16()) for name, parameter in model.named_parameters()}
     first = next(iter(tiny.tiny_model(**WIDE).named_parameters()))
-    return named | {first[0]: bits(first[1].detach())}
+    return named | {first[0]: bits_of(first[1].bfloat16())}
 
 
 class Publishing:
@@ -58,7 +59,7 @@ class Publishing:
         self.crew, self.bucket = crew, bucket
         self.publisher = Publisher(bucket, "tiny")
         model = tiny.tiny_model(**WIDE)
-        self.base = {n: bits(p.detach()) for n, p in model.named_parameters()}
+        self.base = {n: bits_of(p.bfloat16()) for n, p in model.named_parameters()}
         self.versions = [self.publisher.publish(0, None, {}, self.base, "base")]
         self.publisher.announce(self.versions[0])
         self.leaves = crew.begin({})

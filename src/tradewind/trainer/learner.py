@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from tradewind.trainer import corpus
 from tradewind.trainer.arithmetic import compute_dtype
+from tradewind.trainer.bits import bits_of, from_bits
 from tradewind.trainer.config import OptimiserConfig
 from tradewind.trainer.forest import Forest, in_prefix_order, plant, split
 from tradewind.trainer.master import MasterWeights, local
@@ -132,7 +133,7 @@ class Learner:
             if isinstance(full, DTensor):
                 full = full.full_tensor()
             if self.ranks.first:
-                out[name] = bits(full)
+                out[name] = bits_of(full)
         return out
 
     def adopt(self, published: Bits, *, afresh: bool = False) -> int:
@@ -156,13 +157,3 @@ class Learner:
         for index in range(rank, -(-len(parts) // world) * world, world):
             real = index < len(parts)
             yield plant(parts[index if real else -1], version).to(self.ranks.device), real
-
-
-def bits(tensor: Tensor) -> np.ndarray:
-    """A tensor rounded to bf16, as a uint16 array of its own memory."""
-    return tensor.to(torch.bfloat16).cpu().contiguous().view(torch.uint16).numpy().copy()
-
-
-def from_bits(array: np.ndarray) -> Tensor:
-    """uint16 bits as a bf16 tensor."""
-    return torch.from_numpy(np.array(array)).view(torch.bfloat16)

@@ -155,18 +155,18 @@ class MasterWeights:
             assert saved.shape == master.shape, f"{name}: {saved.shape} is not {master.shape}"
             master.copy_(saved)
             self._adamw.state[master] = {
-                "step": state[f"count.{name}"].reshape(()).clone(),
-                "exp_avg": state[f"first.{name}"].clone(),
-                "exp_avg_sq": state[f"second.{name}"].clone(),
+                "step": state[f"count.{name}"].reshape(()).to(master.device, copy=True),
+                "exp_avg": state[f"first.{name}"].to(master.device, copy=True),
+                "exp_avg_sq": state[f"second.{name}"].to(master.device, copy=True),
             }
         self.round()
 
     def _norm(self) -> float:
         """Global 2-norm of all gradients over all ranks, in fp32."""
         gradients = [m.grad for m in self.masters if m.grad is not None]
-        squares = torch.zeros((), dtype=torch.float64)
+        squares = torch.zeros((), dtype=torch.float64, device=self.masters[0].device)
         for norm in torch._foreach_norm(gradients) if gradients else ():
-            squares += norm.double().cpu() ** 2
+            squares += norm.double() ** 2
         if dist.is_initialized():
             dist.all_reduce(squares)
         return float(squares.sqrt())
