@@ -154,7 +154,12 @@ class Bench:
         plan.write(file)
         argv = [python, "-m", module, str(file), option]
         events = run_side(
-            name, argv, limit_s=self._size.limit_s, threads=plan.threads, prefix=self._prefix
+            name,
+            argv,
+            limit_s=self._size.limit_s,
+            threads=plan.threads,
+            prefix=self._prefix,
+            shared=option == "async",
         )
         return Run(events, self._size)
 

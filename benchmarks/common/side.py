@@ -31,16 +31,28 @@ def report(event: str, **fields: Any) -> None:
 
 
 def run_side(
-    name: str, argv: Sequence[str], *, limit_s: float, threads: int, prefix: str = ""
+    name: str,
+    argv: Sequence[str],
+    *,
+    limit_s: float,
+    threads: int,
+    prefix: str = "",
+    shared: bool = False,
 ) -> list[Event]:
     """Run a side to its end and return its events.
 
-    `prefix` is put before the command (`taskset -c 0-1`, a lock). Raises `SideFailedError`.
+    `prefix` is put before the command (`taskset -c 0-1`, a lock). `shared`: the side has processes
+    that compute at the same time, and threads that wait sleep at once. Raises
+    `SideFailedError`.
     """
     command = [*prefix.split(), *argv]
     with tempfile.TemporaryFile("w+") as errors:
         side = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment(threads)
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=_environment(threads, shared),
         )
         timer = threading.Timer(limit_s, side.kill)
         timer.start()
@@ -74,7 +86,7 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)[:60]
 
 
-def _environment(threads: int) -> dict[str, str]:
+def _environment(threads: int, shared: bool) -> dict[str, str]:
     """The same threads and memory settings for every side, our benchmark code importable, and
     nothing from the hub.
 
@@ -92,6 +104,7 @@ def _environment(threads: int) -> dict[str, str]:
         "MKL_NUM_THREADS": str(threads),
         **TRAINER_MEMORY,
         **HUGE_PAGES,
+        **({"OMP_WAIT_POLICY": "PASSIVE"} if shared else {}),
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",

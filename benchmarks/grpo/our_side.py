@@ -18,7 +18,6 @@ include grading and handing the weights over.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -142,8 +141,6 @@ def main() -> None:
     plan = Plan.read(Path(plan_file))
     torch.set_num_threads(plan.threads)
     report("versions", versions=versions("torch", "transformers", "numpy", "tradewind"))
-    if mode == "async":
-        os.environ["OMP_WAIT_POLICY"] = "passive"  # for the sampler, which shares the cores
     run(plan, plan_file, lag=0 if mode == "sync" else LAG)
 
 

@@ -104,7 +104,6 @@ class Sampling:
             versions=(-1,) * given + tuple(rollout.versions),
             advantage=advantage,
             weight=1.0,
-            prompt_length=given,
         )
 
     def _name(self, step: int, index: int) -> str:

@@ -23,7 +23,8 @@ SYSTEM = "Answer with one ```sql query."
 MAX_TURNS = 2
 MAX_NEW_TOKENS = 56
 
-_FENCE = re.compile(r"```sql\s(.*?)```", re.DOTALL)
+_FENCED = re.compile(r"```sql\s(.*?)```", re.DOTALL)
+_BARE = re.compile(r"\s*(select\b[^;`]*)(?:;|```|$)", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass
@@ -44,8 +45,8 @@ def opening(question: str) -> list[ChatCompletionMessageParam]:
 
 
 def query_in(reply: str) -> str | None:
-    """The first complete ```sql fence of a reply, or None."""
-    found = _FENCE.search(reply)
+    """The first complete ```sql fence of a reply, or the query that it begins with, or None."""
+    found = _FENCED.search(reply) or _BARE.match(reply)
     return found.group(1).strip() or None if found else None
 
 

@@ -26,6 +26,7 @@ _TABLE_NOTES = (
     "Table suppliers: supplier_id, company, country.",
     "Table shipments: order_id, carrier (rail, sea, air, road), sent. At most one for each order.",
     "Keys have the same name in both tables, so natural join is all that is needed.",
+    "Guests order as customer_id 0, goods of the house have supplier_id 0: join nothing in vain.",
     "Days are text: day like '2024%' is a year, day like '2024-05%' is a month of it.",
 )
 

@@ -68,17 +68,16 @@ KINDS: tuple[Kind, ...] = (
         ),
     ),
     Kind(
-        "orders_of_city",
-        "select count(*) from orders natural join customers where city = '{city}' and"
-        " status = '{status}'",
-        ("city", "status"),
+        "sent_in_month",
+        "select count(*) from shipments where carrier = '{carrier}' and sent like '{month}%'",
+        ("carrier", "month"),
         (
-            "How many {status} orders came from {city}?",
-            "Count the {status} orders of customers in {city}.",
+            "How many shipments went out by {carrier} in {month}?",
+            "Count the shipments by {carrier} of {month}.",
         ),
         (
-            "How many orders by customers in {city} are {status}",
-            "Number of {status} orders by customers in {city}",
+            "How many shipments of {month} were sent by {carrier}",
+            "Number of shipments by {carrier} in {month}",
         ),
     ),
     Kind(
@@ -208,17 +207,17 @@ KINDS: tuple[Kind, ...] = (
         ),
     ),
     Kind(
-        "goods_of_country",
-        "select title from products natural join suppliers where country = '{country}' and"
-        " category = '{category}'",
-        ("country", "category"),
+        "orders_of_city",
+        "select count(*) from orders natural join customers where city = '{city}' and"
+        " status = '{status}'",
+        ("city", "status"),
         (
-            "Which {category} products come from {country}?",
-            "List the kinds of {category} we buy from {country}.",
+            "How many {status} orders came from {city}?",
+            "Count the {status} orders of customers in {city}.",
         ),
         (
-            "What {category} our suppliers in {country} make",
-            "Products of {category} by suppliers in {country}",
+            "How many orders by customers in {city} are {status}",
+            "Number of {status} orders by customers in {city}",
         ),
         heldout_only=True,
     ),
@@ -238,17 +237,17 @@ KINDS: tuple[Kind, ...] = (
         heldout_only=True,
     ),
     Kind(
-        "customers_with_orders",
-        "select name from customers where city = '{city}' and customer_id in (select"
-        " customer_id from orders where status = '{status}')",
-        ("city", "status"),
+        "units_by_category",
+        "select category, sum(units) from orders natural join items natural join products"
+        " where day like '{month}%' group by category",
+        ("month",),
         (
-            "Who in {city} has {status} orders?",
-            "List the customers from {city} with an order that is {status}.",
+            "For each category, how many units did we sell in {month}?",
+            "Split the units sold in {month} by category.",
         ),
         (
-            "Which customers in {city} have orders that are {status}",
-            "Customers in {city} with {status} orders",
+            "How many units of each category were sold in {month}",
+            "Units sold by category in {month}",
         ),
         heldout_only=True,
     ),

@@ -16,7 +16,7 @@ from orderdesk.kinds import KINDS, Kind
 from orderdesk.product import query
 
 HELDOUT_PER_KIND = 7
-TRAIN_PER_KIND = 30
+TRAIN_PER_KIND = 15
 
 
 class Reference(TypedDict):
@@ -85,12 +85,14 @@ def _worth_asking(database: Path, sql: str) -> bool:
     """Whether the result is more than nothing, and takes the whole question to find.
 
     No rows, a lone null or a lone 0 can be guessed. A condition that changes nothing need not be
-    read: an agent that leaves it out would be paid for it.
+    read, and a join that changes nothing need not be left out: an agent that does so would be paid
+    for it, and learn to do so where it is wrong.
     """
     rows = query(database, sql).rows
     if not rows or rows in ([[None]], [[0]]):
         return False
-    return all(query(database, shorter).rows != rows for shorter in _without_a_condition(sql))
+    others = [*_without_a_condition(sql), *_with_a_needless_join(sql)]
+    return all(query(database, other).rows != rows for other in others)
 
 
 def _without_a_condition(sql: str) -> list[str]:
@@ -101,6 +103,17 @@ def _without_a_condition(sql: str) -> list[str]:
         return []
     others = (conditions[:n] + conditions[n + 1 :] for n in range(len(conditions)))
     return [f"{head} where {' and '.join(kept)}" for kept in others]
+
+
+def _with_a_needless_join(sql: str) -> list[str]:
+    """`sql` with one more table, if it would find partners there."""
+    head, where, tail = sql.partition(" where ")
+    read = head.partition(" from ")[2].split(" natural join ")
+    return [
+        f"{head} natural join {more}{where}{tail}"
+        for table, more in (("orders", "customers"), ("products", "suppliers"))
+        if table in read and more not in read
+    ]
 
 
 def normalised(text: str) -> str:

@@ -66,7 +66,6 @@ def test_chain_of_turns_is_cut_into_pieces():
     assert sample.logprobs == (0, 0, -0.5, -0.5, 0, -0.5)
     assert sample.versions == (-1, -1, 3, 3, -1, 3)
     assert sample.weight == 1.0
-    assert sample.prompt_length == 2
 
 
 def test_token_shared_by_two_branches_is_trained_twice():
@@ -85,6 +84,17 @@ def test_token_shared_by_two_branches_is_trained_twice():
 def test_forks_earn_more_weight_than_a_single_branch():
     forked = [turn(i, (1, 9 - i), (2,)) for i in range(4)]
     assert math.isclose(sum(s.weight for s in samples_of(closed(forked)).samples), 1.0)
+
+
+@pytest.mark.parametrize("parent", [None, 0])
+def test_branch_with_nothing_to_train_takes_weight_from_the_others(parent):
+    prompt = (1, 2, 7) if parent == 0 else (5,)
+    turns = [turn(0, (1,), (2,)), turn(1, (1, 2, 8), (3,), parent=0), turn(2, prompt, ())]
+    turns[2] = turns[2].model_copy(update={"parent": turns[0].turn_id if parent == 0 else None})
+    collected = samples_of(closed(turns))
+    assert collected.excluded == {"empty": 1}
+    (sample,) = collected.samples
+    assert sample.weight == 1.0 and sample.mask == (False, True, False, True)
 
 
 def test_lost_turn_does_not_taint_its_chain():
@@ -136,15 +146,10 @@ def test_null_rollout_is_trained():
     assert not collected.samples and collected.excluded == {"null": 1}
 
 
-def test_shared_prompt_reaches_into_sampled_tokens():
-    group = closed([turn(0, (1, 2), (3, 4))], [turn(0, (1, 2), (3, 5), rollout="g000000-r1")])
-    assert {s.prompt_length for s in samples_of(group).samples} == {2}
-
-
 def test_version_spans_are_spread_over_the_wrong_tokens():
     spans = (VersionSpan(version=4, count=1), VersionSpan(version=5, count=2))
     (sample,) = samples_of(closed([turn(0, (1,), (2, 3, 4), spans=spans)])).samples
-    assert sample.versions == (-1, 4, 5, 5) and sample.oldest_version() == 4
+    assert sample.versions == (-1, 4, 5, 5)
 
 
 def test_branches_come_out_of_the_order_of_arrival():

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tradewind.trainer.learner import Bits, from_bits
+from tradewind.trainer.bits import from_bits
+from tradewind.trainer.learner import Bits
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.follow import Follower

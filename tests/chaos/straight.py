@@ -103,7 +103,6 @@ def group_of(
             versions=(-1,) * len(prompt) + (version,) * len(ids),
             advantage=reward - mean,
             weight=1.0,
-            prompt_length=len(prompt),
         )
         for reward, (name, ids, logprobs) in zip(rewards, answers, strict=True)
     ]

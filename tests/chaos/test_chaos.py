@@ -11,26 +11,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import curve
-from common import postgres
 from database import Served
 from findings import Findings
-from fleet import Fleet, make_model
+from fleet import Fleet
 from phases import PHASES
 from setting import Setting
 from storm import calm, forecast, rage
 from watch import StallWatch
-
-from tradewind.http.listening import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -47,26 +41,6 @@ STORMS = (
 STALL_LIMIT_S = 60.0 if FULL else 20.0
 OUTSTANDING = 6
 """Groups in work at once: (staleness 2 + 1) times 2 a step."""
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("tiny") / "model")
-
-
-@pytest.fixture
-def server(kind: str) -> Iterator[Served | None]:
-    """A PostgreSQL of its own on loopback, with a new database; None for SQLite."""
-    if kind == "sqlite":
-        yield None
-        return
-    if postgres.programs() is None:
-        pytest.skip(postgres.MISSING)
-    port = str(free_port("127.0.0.1", 0, "database"))
-    with postgres.running(listen_addresses="127.0.0.1", port=port) as found:
-        here = make_url(postgres.new_database(found.url)).difference_update_query(["host", "port"])
-        url = here.set(host="127.0.0.1", port=int(port)).render_as_string()
-        yield Served(found, url)
 
 
 @pytest.mark.parametrize(("seed", "kind", "at_once", "rounds"), STORMS)

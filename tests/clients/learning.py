@@ -6,7 +6,8 @@
       └── reward ──┘
 
 The model first imitates demonstrations: the same agent's calls, answered by a script that paints
-red in one and blue in the other. It then plays both, and only the reward says which is right.
+red in one and blue in the other. It then plays both, and only the reward says which is right. What
+it has learned is read from a prompt that it has not met: the agent in another folder.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from tradewind.types import ClosedGroup, Fingerprint
 
 TASK = "Paint the wall."
 COLOURS = ("red", "blue")
+ROOMS = ("hall", "kitchen", "north-staircase")
+"""Folders of demonstrations; rollouts are played in others."""
 GROUP = 4
 
 
@@ -56,6 +59,9 @@ class Painter:
     dialect: str
     moves: tuple[tuple[str, ...], ...]
     play: Play
+    rooms: int = 1
+    """In which both colours are shown; more where prompts name their folder, for none must come to
+    mean a colour."""
 
     def phrases(self) -> list[str]:
         """What the moves are made of: a move is a handful of tokens."""
@@ -70,18 +76,21 @@ class Learned:
     """What training did to the policy."""
 
     before: float
-    """Probability of the first move that was shown in red."""
+    """Probability of the first move to red, in a room that was not shown."""
     after: float
     rewards: tuple[float, ...]
     """Share of red walls in each step."""
 
 
-def demonstrate(painter: Painter, folder: Path) -> list[Demonstration]:
-    """The agent's own calls, with a script behind the gateway."""
+def demonstrate(painter: Painter, folder: Path, rooms: int = 1) -> list[Demonstration]:
+    """The agent's own calls in each room, red and blue, with a script behind the gateway."""
     model = byte_model(folder / "bytes", window=1 << 20)
-    texts = [move for line in painter.moves for move in line]
+    texts = [move for line in painter.moves for move in line] * rooms
     with standing(folder, model, Scripted(Renderer.open(model), texts), max_tokens=512) as stand:
-        return [_shown(painter, stand, folder, colour) for colour in COLOURS]
+        places = [folder / room for room in ROOMS[:rooms]]
+        for place in places:
+            place.mkdir()
+        return [_shown(painter, stand, place, colour) for place in places for colour in COLOURS]
 
 
 def _shown(painter: Painter, stand: Stand, folder: Path, colour: str) -> Demonstration:
@@ -95,7 +104,7 @@ def _shown(painter: Painter, stand: Stand, folder: Path, colour: str) -> Demonst
 
 def learn(painter: Painter, folder: Path, steps: int, groups: int) -> Learned:
     """Trains on `steps` batches of `groups` groups, and compares ids and logprobs in each."""
-    shown = demonstrate(painter, folder)
+    *shown, unseen, _ = demonstrate(painter, folder, painter.rooms + 1)
     # Lines that differ (a folder, a session) stay bytes: the policy will see others yet.
     same = set.intersection(*(one.phrases() for one in shown))
     model = imitate(folder / "model", shown, same.union(painter.phrases()), steps=100)
@@ -103,7 +112,7 @@ def learn(painter: Painter, folder: Path, steps: int, groups: int) -> Learned:
     trainer = Trainer(Learner.open(model, config), config)
     engine = EmbeddedEngine.open(model, threads=1, dtype="float32", max_tokens=65536)
     rewards, allowed = [], None
-    before = likely(trainer.learner, shown[0], model)
+    before = likely(trainer.learner, unseen, model)
     (folder / "run").mkdir()
     with standing(folder / "run", model, engine) as stand:
         for step in range(steps):
@@ -119,7 +128,7 @@ def learn(painter: Painter, folder: Path, steps: int, groups: int) -> Learned:
             stand.commit(step, closed)
             stand.serve(step + 1)
         assert stand.ledger.audit() == []
-    return Learned(before, likely(trainer.learner, shown[0], model), tuple(rewards))
+    return Learned(before, likely(trainer.learner, unseen, model), tuple(rewards))
 
 
 def _grade(stand: Stand, played: Sequence[Played]) -> float:
@@ -158,7 +167,7 @@ def assert_logprobs_agree(learner: Learner, groups: list[ClosedGroup], allowed: 
 
 
 def likely(learner: Learner, shown: Demonstration, model: Path) -> float:
-    """The probability with which the policy makes the first move that was shown."""
+    """The probability with which the policy makes the first move of a demonstration."""
     ids, said = Demonstration(shown.turns[:1]).ids(Renderer.open(model))
     (probe,) = learner.probe([tuple(ids)])
     return math.exp(sum(p for p, mine in zip(probe.logprobs, said[1:], strict=True) if mine))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from engines import Answering
@@ -51,6 +52,8 @@ class Agent:
     """Command and environment, given a folder for its own files."""
     replaced: tuple[str, ...]
     """What it asks for and does not get, each time."""
+    rooms: int = 1
+    """Of demonstrations; see `Painter`."""
 
 
 def _prepared(variable: str) -> Path:
@@ -91,7 +94,7 @@ def _exec_command(colour: str) -> str:
 
 AGENTS = {
     "Claude Code": Agent("messages", _bash, _claude, ("max_tokens",)),
-    "Codex": Agent("responses", _exec_command, _codex, ("tools.namespace", "tools.web_search")),
+    "Codex": Agent("responses", _exec_command, _codex, ("tools.namespace", "tools.web_search"), 2),
 }
 
 
@@ -135,7 +138,8 @@ def painter(agent: Agent) -> Painter:
         with ThreadPoolExecutor(AT_ONCE) as threads:
             return list(threads.map(lambda at: one(stand, at, folder / at.rollout_id), leases))
 
-    return Painter(agent.dialect, tuple((agent.paints(c), END) for c in COLOURS), play)
+    moves = tuple((agent.paints(colour), END) for colour in COLOURS)
+    return Painter(agent.dialect, moves, play, agent.rooms)
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -170,7 +174,10 @@ def test_budget_ends_an_agent_of_npm_that_would_go_on_for_ever(name, tmp_path):
         assert 3 <= len(stand.turns(lease)) <= 4
 
 
-@pytest.mark.parametrize("name", ["Claude Code"])
-def test_tiny_model_learns_from_the_rollouts_of_an_agent_of_npm(name, tmp_path):
-    found = learn(painter(AGENTS[name]), tmp_path, STEPS, GROUPS)
+@pytest.mark.parametrize("name", AGENTS)
+def test_tiny_model_learns_from_the_rollouts_of_an_agent_of_npm(name):
+    # Prompts spell out their folder many times: `tmp_path` would make them longer than a probe.
+    with TemporaryDirectory(prefix="n") as folder:
+        found = learn(painter(AGENTS[name]), Path(folder), STEPS, GROUPS)
     assert found.after > found.before + GAIN, found
+    assert sum(found.rewards[-2:]) > sum(found.rewards[:2]), found

@@ -10,6 +10,7 @@ from tradewind.controller.config import ControllerConfig
 from tradewind.controller.rounds import Rounds
 from tradewind.controller.trust import TrustWatch
 from tradewind.controller.waits import waits
+from tradewind.ledger.groups import reject
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.trust import Judge
@@ -132,7 +133,8 @@ class Desk:
     def make_room(self) -> None:
         """As if the closed group had been trained."""
         for group in self.ledger.newest_groups(9, 0.0):
-            self.ledger.reject_group(group.group_id, "makes room")
+            with self.ledger.write() as conn:
+                reject(conn, group.group_id, "makes room", wait=True)
 
 
 @pytest.fixture
@@ -249,6 +251,31 @@ def test_a_judge_that_trained_versions_sends_the_pools_back_to_before_its_first_
     d.round()
     assert d.ledger.paused() is None
     assert d.ledger.pool_order() == PoolOrder(number=2, version=None)
+
+
+def test_an_alarm_takes_the_trainer_back_too_where_the_recipe_says_so(desk):
+    """Issue: after a hacked stretch the only way back was a new run."""
+    d = desk({"good": 1.0, "bad": 1.0}, alarms={"judged": "return"})
+    earn_trust(d)
+    d.train(1)
+    d.round()
+    d.probe("bad", kind="canary", name="empty", values=(1.0,) * 5, expected=0.0)
+    for _ in range(3):
+        d.round()
+    order = d.ledger.return_order()
+    assert (order.back_to, order.who) == (0, "the alarm 'judged'")
+    assert len(d.events("return.ordered")) == 1 and d.ledger.pool_order().version == 0
+    (wait, *_) = waits(d.rounds.facts(), ControllerConfig())
+    assert "pools and the trainer go back to version 0" in wait.because
+    made = {"version": 2, "state_id": "s0", "parent_state_id": "s1", "manifest": "m"}
+    back = WeightVersion(**made, stage="return", bytes_shipped=1, bytes_full=1)
+    d.ledger.commit_return(order, back)
+    for _ in range(3):
+        d.round()
+    assert d.ledger.return_order() is None, "what it was about is withdrawn"
+    d.ledger.resume_training(time.time(), "ana")
+    d.round()
+    assert d.ledger.paused() is None
 
 
 def test_judges_that_nobody_knows_yet_do_not_pause(desk):

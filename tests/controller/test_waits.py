@@ -10,7 +10,7 @@ import pytest
 from tradewind.controller.config import ControllerConfig
 from tradewind.controller.facts import Facts
 from tradewind.controller.keys import Keys
-from tradewind.controller.staleness import room
+from tradewind.controller.staleness import Room, room
 from tradewind.controller.stalls import StallWatch
 from tradewind.controller.waits import waits
 from tradewind.http.listening import listen
@@ -203,6 +203,15 @@ def test_without_a_fresh_pool_there_is_no_room_and_one_that_lags_takes_room():
     assert (room(7, [4, 6, 7], 2, 8).limit, room(7, [4, 6, 7], 2, 8).min_version) == (16, 6)
     assert room(7, [7], 2, 8).limit == 24
     assert room(7, [7], 0, 8).limit == 8
+
+
+def test_a_pool_that_serves_what_a_return_withdrew_answers_nothing():
+    """The newest versions before a return are not fresh, however few they are behind."""
+    assert (room(7, [6, 7], 2, 8, 7).limit, room(7, [6, 7], 2, 8, 7).min_version) == (24, 7)
+    assert room(7, [5, 6], 2, 8, 7) == Room(limit=0, min_version=7)
+    assert room(9, [6, 8], 2, 8, 7) == Room(limit=16, min_version=8)
+    behind = facts(version=7, returned=7, pools=[pool(version=6)])
+    assert behind.stale_pools(CONFIG)
 
 
 @pytest.mark.parametrize(("planned", "limit"), [(None, 12), (9, 12), (5, 8), (4, 4), (3, 0)])

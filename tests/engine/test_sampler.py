@@ -116,3 +116,14 @@ def test_requests_without_a_seed_differ(models, opened):
         listener.ask(f"r{i}", [1, 2, 3], 20, temperature=1.0)
     listener.wait()
     assert len({tuple(listener.ids(f"r{i}")) for i in range(3)}) == 3
+
+
+@pytest.mark.parametrize("temperature", [1e-6, 1e-38, 5e-324])
+def test_one_request_with_a_tiny_temperature_kills_the_engine(temperature, models, opened):
+    listener = opened(models("llama")[0])
+    listener.ask("cold", (5, 9, 11), 4, temperature=temperature)
+    listener.ask("greedy", (5, 9, 11), 4)
+    listener.wait()
+    assert listener.engine.load().error is None
+    assert listener.ids("cold") == listener.ids("greedy")
+    np.testing.assert_allclose(listener.logprobs("cold"), 0.0, atol=1e-5)

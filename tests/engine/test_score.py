@@ -97,6 +97,19 @@ def test_a_dead_engine_keeps_who_asks_for_scores_waiting(models, opened):
         engine.score([[1, 2]])
 
 
+def test_scoring_that_kills_the_engine_keeps_who_asked_waiting(models, opened, monkeypatch, caplog):
+    engine = opened(models("llama")[0]).engine
+
+    def broken(step):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(engine._model, "forward", broken)
+    with pytest.raises(Stalled, match="boom") as stalled:
+        engine.score([[1, 2]])
+    assert stalled.value.seconds == 0
+    assert "boom" in str(engine.load().error)
+
+
 def test_broken_weights_kill_the_engine_instead_of_giving_their_scores(models, opened):
     folder, _ = models("llama")
     engine = opened(folder).engine

@@ -19,6 +19,7 @@ from tradewind.controller.controller import Controller
 from tradewind.controller.keys import Keys
 from tradewind.controller.main import serve
 from tradewind.http.listening import listen
+from tradewind.ledger.groups import reject
 
 ROOT = Path(__file__).parents[2]
 NODE = shutil.which("node")
@@ -113,7 +114,8 @@ def test_a_lost_lease_ends_the_agent_in_javascript_too(world, controller, start,
     (tmp_path / "stuck.mjs").write_text(STUCK)
     process = start(controller, tmp_path / "stuck.mjs")
     world.wait_until(lambda: world.ledger.counts().turns.get("done", 0) >= 4)
-    world.ledger.reject_group("g000000", "given up by the test")
+    with world.ledger.write() as conn:
+        reject(conn, "g000000", "given up by the test", wait=True)
     world.wait_until(lambda: len(list(tmp_path.glob("ended-*"))) >= 4)
     assert "lease lost" in end(process)
 

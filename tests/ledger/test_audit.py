@@ -13,6 +13,7 @@ import pytest
 from common import postgres
 from typer.testing import CliRunner
 
+from tradewind.ledger.groups import reject
 from tradewind.ledger.ledger import Ledger
 from tradewind.run.cli import app
 
@@ -26,7 +27,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make_play):
         play.closed_group()
         play.train(1, max_staleness=9)
     first = play.ledger.open_training_group(2)
-    play.ledger.reject_group(first.group_id, "for the test")
+    with play.ledger.write() as conn:
+        reject(conn, first.group_id, "for the test", wait=True)
     play.ledger.open_training_group(2)
     play.ledger.request_eval("base", 0)
     play.ledger.open_eval_groups()

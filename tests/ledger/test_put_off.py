@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tradewind.ledger.groups import reject
+
 
 def finished(play) -> str:
     leased = play.lease().rollout_id
@@ -39,7 +41,8 @@ def test_who_lost_the_claim_puts_nothing_off(play) -> None:
     assert claims(play, "quick", 1020.0), "the first claim ran out"
     assert not play.ledger.put_off("slow", rollout, 9000.0)
     play.ledger.hold_claims("quick", [rollout], 1100.0)
-    play.ledger.reject_group(group.group_id, "given up")
+    with play.ledger.write() as conn:
+        reject(conn, group.group_id, "given up", wait=True)
     assert not play.ledger.put_off("quick", rollout, 9000.0)
     assert not play.ledger.write_scores(rollout, [play.score(rollout, 1.0)])
 

@@ -63,6 +63,21 @@ def test_it_gives_up_after_its_turns(endpoint: Any, desk: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reply", "sql"),
+    [
+        ("Here:\n```sql\nselect 1\n```", "select 1"),
+        ("select name from customers;", "select name from customers"),
+        ("SELECT 1\n```\nand more", "SELECT 1"),
+        ("I would select a table; which one?", None),
+        ("```sql\nselect 1", None),
+        ("selection", None),
+    ],
+)
+def test_a_query_is_taken_fenced_or_bare(reply: str, sql: str | None) -> None:
+    assert agent.query_in(reply) == sql
+
+
+@pytest.mark.parametrize(
     "reply",
     [
         "",

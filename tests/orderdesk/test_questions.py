@@ -51,6 +51,17 @@ def test_every_reference_has_a_result_worth_asking_for(desk: Any) -> None:
         assert rows and rows not in ([[None]], [[0]]), task["task_id"]
 
 
+def test_a_needless_join_is_paid(desk: Any) -> None:
+    """RL learned to join everything: for keys that always have a partner that costs nothing."""
+    joined = 0
+    for task in desk.rows("tasks.jsonl"):
+        sql = task["reference"]["sql"]
+        for needless in questions._with_a_needless_join(sql):
+            joined += 1
+            assert query(desk.database, needless).rows != query(desk.database, sql).rows, needless
+    assert joined > 100
+
+
 def test_ordered_references_have_no_ties(desk: Any) -> None:
     """A tie would make one of two right answers wrong."""
     for task in desk.rows("tasks.jsonl"):

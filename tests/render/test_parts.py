@@ -81,3 +81,15 @@ def test_counts_sum_to_the_sampled_ids_whatever_was_sampled(renderer):
         found = count_parts(renderer, renderer.render(ASKED), ids, [ADD])
         assert found.thinking + found.calls + found.message == len(ids)
         assert min(found.thinking, found.calls, found.message) >= 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>a [THINK] b</think> c [/THINK]",
+        "a [/THINK] b </think>",
+        "<think>one<thinking>two[THINK]three",
+    ],
+)
+def test_marks_of_two_families_count_the_same_tokens_twice(renderer, text):
+    assert parts(renderer, text) == TokenParts(thinking=n(renderer, text) + 1)

@@ -46,6 +46,22 @@ def test_rendering_equals_transformers(model, family, prompted, chat):
     assert Renderer.open(folder).render(CHATS[chat], prompted) == tuple(expected)
 
 
+def test_template_with_generation_marks_or_a_terse_tojson_is_refused(model):
+    """Marks as in SmolLM3's template, separators as in Kimi's."""
+    transformers = pytest.importorskip("transformers")
+    folder = model("chatml")
+    (folder / "chat_template.jinja").write_text(
+        "{%- for message in messages %}\n"
+        "    {%- if message.role == 'assistant' %}\n"
+        "        {% generation %}\n{{ message.content }}<|im_end|>{%- endgeneration %}\n"
+        "    {%- else %}{{ message | tojson(separators=(',', ':'), sort_keys=True) }}{% endif %}\n"
+        "{%- endfor %}"
+    )
+    reference = transformers.AutoTokenizer.from_pretrained(str(folder))
+    expected = reference.apply_chat_template(CHATS["two turns"], tokenize=True, return_dict=False)
+    assert Renderer.open(folder).render(CHATS["two turns"], False) == tuple(expected)
+
+
 def test_template_inside_the_tokenizer_config_is_found(model, tmp_path):
     renderer = Renderer.open(model("chatml", template_in_config=True))
     beside = Renderer.open(shutil.copytree(model("chatml"), tmp_path / "b"))

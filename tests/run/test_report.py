@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -13,6 +14,7 @@ from tradewind.run.readings import StepReading
 from tradewind.run.report import ReportData, heldout_picture, page
 from tradewind.run.svg import Plot, Scale, log_ticks, tag, ticks
 from tradewind.types import Attestation, WeightVersion
+from tradewind.types.returned import Return
 
 
 def rate(passed: int, n: int) -> PassRate:
@@ -99,6 +101,20 @@ def test_the_page_counts_tokens_by_their_age(data: ReportData) -> None:
     for age, tokens, share in ((0, 50, 17), (1, 100, 33), (2, 150, 50)):
         assert f"staleness {age}: {tokens} tokens" in html and f"{share} %" in html
     assert "bound 2" in html
+
+
+def test_the_page_names_a_return_and_marks_it_between_two_steps(data: ReportData) -> None:
+    back = Return(version=4, back_to=2, who="ana", why="it <cheats>", at=T0)
+    html = page(dataclasses.replace(data, returns=[back]))
+    said = "the trainer went back to version 2 as version 4, version 3 is withdrawn; ana says: it"
+    assert f"{said} &lt;cheats&gt;." in html
+    (reward,) = [p for p in pictures(html) if "Mean reward per RL step" in p]
+    marks = ElementTree.fromstring(reward)
+    (rule,) = [m for m in marks.iter() if m.get("class") == "rule"]
+    dots = [float(m.get("cx")) for m in marks.iter() if m.tag.endswith("circle")]
+    before, after = sorted(set(dots))[1:3]  # versions 2 and 3 are of steps 0 and 1
+    assert before < float(rule.get("x1")) < after
+    assert "back to version 2" in reward
 
 
 def test_the_page_needs_no_network_and_no_script(data: ReportData) -> None:

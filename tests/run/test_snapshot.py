@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from synthetic import T0, make_ledger, report
+from synthetic import T0, make_ledger, report, version
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.nulls import NullRate
 from tradewind.run.live import JsonView, Pace, PlainView, line, panel, sparkline
-from tradewind.run.show import nulls_table
+from tradewind.run.show import nulls_table, status_table
 from tradewind.run.snapshot import Snapshot, take_snapshot, with_details
 from tradewind.run.stages import Stages
 from tradewind.run.watch import stalled
 from tradewind.run.workspace import Workspace
+from tradewind.types.returned import ReturnOrder
 from tradewind.types.weights import Quarantine
 
 
@@ -75,6 +76,27 @@ def test_every_kind_of_view_says_who_waits_for_whom(snapshot: Snapshot) -> None:
     assert "trainer waits 34 s for 2 more closed groups (grader)" in text
     for word in ("rl", "2/8", "paris", "321", "silent for 34 s", "75.0 % of 4"):
         assert word in text, word
+
+
+def test_every_view_says_in_one_sentence_that_the_trainer_went_back(
+    snapshot: Snapshot, tmp_path: Path
+) -> None:
+    order = ReturnOrder(back_to=1, who="ana", why="it cheats", at=T0)
+    ledger = Ledger.open(Workspace(tmp_path).ledger)
+    ledger.ask_return(order)
+    to_come = take_snapshot(Workspace(tmp_path), now=T0)
+    made = {"stage": "return", "state_id": "b3:1", "parent_state_id": "b3:3"}
+    ledger.commit_return(order, version(4).model_copy(update=made))
+    ledger.close()
+    done = take_snapshot(Workspace(tmp_path), now=T0)
+    for shown, said in (
+        (to_come, "the trainer is to go back to version 1, ana says: it cheats"),
+        (done, "the trainer went back to version 1 as version 4, versions 2 to 3 are withdrawn"),
+    ):
+        assert said in line(shown)
+        console = Console(width=160, record=True, file=io.StringIO())
+        console.print(status_table(shown))
+        assert said in console.export_text()
 
 
 def test_plain_lines_come_at_stage_changes_and_every_ten_seconds(snapshot: Snapshot) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from contextlib import closing
 
 import pytest
 from typer.testing import CliRunner
@@ -17,7 +20,7 @@ from tradewind.rewards.trust.decision import begin, decide
 from tradewind.rewards.trust.evidence import Evidence, LabelledVerdict
 from tradewind.run.cli import app
 from tradewind.run.judged import judge_notes, judged_figures, read_curves
-from tradewind.types import Outcome, Score, Task, UserError, WeightVersion
+from tradewind.types import Outcome, Score, Step, Task, UserError, WeightVersion
 from tradewind.types.trust import LabelSource, Pause, TrustState
 
 
@@ -148,9 +151,86 @@ def test_a_pause_is_shown_and_ended(run):
     ledger.pause_training(Pause(alarm="nulls", cause="31 of 100 were null", at=3.0, pools=7))
     shown = " ".join(call(str(folder)).output.split())
     assert "training is paused" in shown and "pools go back to version 7" in shown
-    assert "it was nulls" in call("resume", str(folder)).output
+    assert "it was paused by the alarm 'nulls'" in call("resume", str(folder)).output
     assert ledger.paused() is None
     assert "not paused" in call("resume", str(folder)).output
+
+
+class Trainer(threading.Thread):
+    """Heeds one order as the real one does, without weights."""
+
+    def __init__(self, folder, refuses: str | None = None) -> None:
+        super().__init__(daemon=True)
+        self._folder, self._refuses = folder, refuses
+
+    def run(self) -> None:
+        with closing(Ledger.open(self._folder / "ledger.sqlite")) as ledger:
+            deadline = time.monotonic() + 60
+            while (order := ledger.return_order()) is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            if self._refuses is not None:
+                ledger.refuse_return(order, self._refuses)
+                return
+            ledger.commit_return(order, version(2, f"s{order.back_to}", "return"))
+
+
+def version(number: int, state: str, stage: str = "rl") -> WeightVersion:
+    fields = {"parent_state_id": f"s{number - 1}", "manifest": "m", "stage": stage}
+    sizes = {"bytes_shipped": 1, "bytes_full": 1}
+    return WeightVersion(version=number, state_id=state, **fields, **sizes)
+
+
+def test_a_person_takes_the_trainer_back_and_sees_it_arrive(run):
+    folder, ledger = run
+    ledger.commit_version(version(1, "s1"))
+    assert "training stands still" in call("pause", str(folder), "--why", "odd answers").output
+    assert "paused by a person: odd answers" in call(str(folder)).output
+    assert "was paused already" in call("pause", str(folder)).output
+    trainer = Trainer(folder)
+    trainer.start()
+    said = call("return", str(folder), "0", "--why", "it cheats")
+    trainer.join()
+    assert said.exit_code == 0, said.output
+    assert "went back to version 0 as version 2, version 1 is withdrawn" in said.output
+    assert "it cheats; 0 pools serve it already" in said.output
+    assert f"until: tradewind trust resume {folder}" in said.output
+    assert "it was paused by a person" in call("resume", str(folder)).output
+
+
+def test_a_return_that_cannot_be_is_a_sentence(run):
+    folder, ledger = run
+    assert "to which version?" in str(call("return", str(folder)).exception)
+    assert "no such version" in str(call("return", str(folder), "0").exception)
+    ledger.commit_version(version(1, "s1"))
+    trainer = Trainer(folder, refuses="its frames are gone")
+    trainer.start()
+    assert "its frames are gone" in str(call("return", str(folder), "0").exception)
+    trainer.join()
+    late = call("return", str(folder), "0", "--wait", "0").exception
+    assert "has never been heard of; the order stands" in str(late)
+    assert ledger.return_order() is not None
+
+
+def test_where_an_alarm_has_sent_the_pools_is_where_the_trainer_goes(run):
+    folder, ledger = run
+    ledger.commit_version(version(1, "s1"))
+    ledger.pause_training(Pause(alarm="judged", cause="tone was fooled", at=3.0, pools=0))
+    trainer = Trainer(folder)
+    trainer.start()
+    assert "went back to version 0" in call("return", str(folder)).output
+    trainer.join()
+
+
+def test_a_run_whose_steps_are_done_is_not_taken_back(run):
+    folder, ledger = run
+    made = version(1, "s1")
+    empty = {"group_ids": (), "metrics": {}, "seconds": 1.0, "committed_at": 1.0}
+    ledger.commit_step(Step(step=0, version=1, **empty), made)
+    ledger.set_meta("training_steps", 1)
+    said = str(call("return", str(folder), "0").exception)
+    assert "all steps of this run are done" in said and "tradewind weights export" in said
+    assert ledger.return_order() is None and ledger.paused() is None
 
 
 def test_there_must_be_a_run(tmp_path):

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from pydantic import ValidationError
 
 from tradewind.trainer import checkpoint
 from tradewind.trainer.config import TrainerConfig
@@ -49,6 +50,12 @@ def test_only_checkpoint_is_deleted_before_the_next_one_is_complete(learner, tmp
     assert checkpoint.found(tmp_path, "rl") == [2]
     checkpoint.save(tmp_path, "rl", 4, learner.masters, learner.ranks, keep=1)
     assert checkpoint.found(tmp_path, "rl") == [4]
+
+
+def test_a_crash_before_the_commit_leaves_no_checkpoint_that_was_committed():
+    """The newest one may be ahead of the ledger, and is thrown away then."""
+    with pytest.raises(ValidationError, match="keep_checkpoints"):
+        TrainerConfig(keep_checkpoints=1)
 
 
 def test_checkpoint_of_two_ranks_is_read_by_one(learner, tmp_path):

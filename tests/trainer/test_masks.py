@@ -18,7 +18,6 @@ def sample_of(tiny):
         "mask": tuple(said),
         "logprobs": tuple(-4.0 if one else 0.0 for one in said),
         "versions": tuple(0 if one else -1 for one in said),
-        "prompt_length": 3,
     }
     return tiny.make_sample(IDS, 2, **changes)
 

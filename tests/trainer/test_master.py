@@ -6,10 +6,12 @@ from tradewind.trainer.config import OptimiserConfig
 from tradewind.trainer.master import MasterWeights
 from tradewind.types import UserError
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
-def parameters(dtype, seed=0):
+
+def parameters(dtype, seed=0, device="cpu"):
     torch.manual_seed(seed)
-    values = [torch.randn(5, 3).to(torch.bfloat16).to(dtype) for _ in range(2)]
+    values = [torch.randn(5, 3).to(torch.bfloat16).to(device, dtype) for _ in range(2)]
     return [(f"w{i}", nn.Parameter(value)) for i, value in enumerate(values)]
 
 
@@ -72,19 +74,22 @@ def test_nonfinite_gradient_reaches_the_weights(value):
     assert not master._adamw.state
 
 
-def test_restored_state_takes_another_path():
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_restored_state_takes_another_path(device):
+    """A checkpoint is read into the CPU's memory, wherever the masters are."""
+
     def run(restore_at):
-        named = parameters(torch.float32)
+        named = parameters(torch.float32, device=device)
         master = MasterWeights(named, OptimiserConfig(lr=1e-2))
         for step in range(4):
             if step == restore_at:
-                saved = {k: v.clone() for k, v in master.state().items()}
-                named = parameters(torch.float32, seed=9)
+                saved = {k: v.cpu().clone() for k, v in master.state().items()}
+                named = parameters(torch.float32, seed=9, device=device)
                 master = MasterWeights(named, OptimiserConfig(lr=1e-2))
                 master.restore(saved)
             torch.manual_seed(step)
             for _, p in named:
-                p.grad = torch.randn(5, 3)
+                p.grad = torch.randn(5, 3).to(device)
             master.step(1e-2, 1.0, step)
         return [m.detach() for m in master.masters]
 

@@ -82,7 +82,7 @@ def test_heldout_loss_does_not_fall(run, documents):
 
 @pytest.mark.parametrize(
     ("owner", "name", "calls"),
-    [(Learner, "update", 4), (Crew, "save", 2), (Publisher, "publish", 2),
+    [(Learner, "update", 4), (Crew, "save", 2), (Publisher, "seal", 1),
      (Ledger, "commit_version", 2), (Publisher, "announce", 2)],
 )  # fmt: skip
 @pytest.mark.parametrize("after", [False, True])
@@ -167,6 +167,35 @@ def test_rows_lose_tokens_or_repeat_their_order():
     assert [next(other) for _ in taken] != taken
 
 
+def test_a_document_with_an_unescaped_end_of_line_is_no_document(run, tmp_path):
+    """JSON escapes neither U+2028 nor U+0085, at which `str.splitlines` cuts."""
+    file = tmp_path / "corpus.jsonl"
+    line = {"doc_id": "a", "kind": "k", "split": "train", "text": "name\u2028id\x85count"}
+    file.write_text(json.dumps(line, ensure_ascii=False) + "\r\n", encoding="utf-8")
+    found = corpus.read_corpus(file, run.model)
+    assert found.train == [[15, 16, 17, 2]]
+
+
+def test_limits_saved_with_the_tokenizer_cut_or_pad_documents(run, documents):
+    expected = corpus.read_corpus(documents, run.model)
+    file = str(run.model / "tokenizer.json")
+    probe = run.probe_text()
+    tokenizer = Tokenizer.from_file(file)
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=8)
+    tokenizer.save(file)
+    assert corpus.read_corpus(documents, run.model) == expected
+    assert run.probe_text() == probe
+
+
+@pytest.mark.parametrize("eos", [None, []])
+def test_a_model_without_an_end_of_text_is_a_traceback(run, documents, eos):
+    file = run.model / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token_id": eos}))
+    with pytest.raises(UserError, match="no token that ends a document"):
+        corpus.read_corpus(documents, run.model)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -174,11 +203,13 @@ def test_rows_lose_tokens_or_repeat_their_order():
         ('{"doc_id": "a", "kind": "k", "split": "test", "text": "x"}', "split"),
         ('{"doc_id": "a", "kind": "k", "split": "heldout", "text": "x"}', "no document to train"),
         ("", "no document to train"),
+        ('{"doc_id": "a", "kind": "k", "split": "train", "text": " "}', "no document to train"),
+        ("\udcff", "not UTF-8"),
     ],
 )
 def test_bad_corpus_is_a_traceback(run, tmp_path, text, sentence):
     file = tmp_path / "bad.jsonl"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(UserError, match=sentence):
         midtrain(MidtrainConfig(**CONFIG), run, file)
     with pytest.raises(UserError, match="corpus file does not exist"):

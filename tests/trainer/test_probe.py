@@ -8,8 +8,9 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import LlamaForCausalLM
 
 from tradewind.ledger.ledger import Ledger
+from tradewind.trainer.bits import from_bits
 from tradewind.trainer.config import TrainerConfig
-from tradewind.trainer.learner import Learner, from_bits
+from tradewind.trainer.learner import Learner
 from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.loop import train
 from tradewind.trainer.policy import Policy
@@ -37,6 +38,18 @@ def test_a_probe_belongs_to_another_sequence_or_sees_another(tiny):
     assert [probe.ids for probe in probes] == sequences
     for probe in probes:
         np.testing.assert_allclose(probe.logprobs, slow_probe(model, probe.ids), atol=1e-5)
+
+
+def test_a_trainer_in_16_bits_blurs_what_its_pools_are_measured_by(tiny):
+    """Right pools were refused after mid-training, and after RL: both sides had rounded."""
+    model = tiny.tiny_model().eval()
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16).float()
+    learner = Learner(Policy.wrap(tiny.tiny_model(), torch.bfloat16), TrainerConfig())
+    (probe,) = learner.probe([(4, 90, 7, 8, 9, 1)])
+    assert probe.dtype == "float32"
+    np.testing.assert_allclose(probe.logprobs, slow_probe(model, probe.ids), atol=1e-5)
+    assert learner.policy.inner.dtype == torch.bfloat16
 
 
 def test_published_probes_are_not_of_the_published_weights(tiny, tmp_path):

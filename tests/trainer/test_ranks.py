@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tradewind.trainer.learner import from_bits
+from tradewind.trainer.bits import from_bits
 
 HERE = Path(__file__).parent
 

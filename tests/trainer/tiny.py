@@ -57,7 +57,6 @@ def make_sample(ids, sampled, *, advantage=1.0, version=0, group=0, rollout=0, *
             "versions": (-1,) * given + (version,) * sampled,
             "advantage": advantage,
             "weight": 1.0,
-            "prompt_length": given,
             **changes,
         }
     )

@@ -15,15 +15,17 @@ from torch.distributed.tensor import DTensor
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.trainer import checkpoint
+from tradewind.trainer.bits import bits_of
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.crew import Crew
-from tradewind.trainer.learner import Learner, bits
+from tradewind.trainer.learner import Learner
 from tradewind.trainer.loop import train
 from tradewind.trainer.policy import Policy
 from tradewind.trainer.ranks import Ranks
 from tradewind.trainer.run import Run
 from tradewind.trainer.step import Trainer
 from tradewind.types import TradewindError, UserError
+from tradewind.types.returned import ReturnOrder
 from tradewind.weights.bucket import Bucket
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.digest import root
@@ -45,9 +47,9 @@ def crew_of(folder, ranks, bucket):
 def goal_bits():
     """Weights that no step makes: every value another one, but for one tensor."""
     model = tiny.tiny_model(5, **WIDE)
-    named = {name: bits(parameter.detach()) for name, parameter in model.named_parameters()}
+    named = {name: bits_of(parameter.bfloat16()) for name, parameter in model.named_parameters()}
     first = next(iter(tiny.tiny_model(**WIDE).named_parameters()))
-    return named | {first[0]: bits(first[1].detach())}
+    return named | {first[0]: bits_of(first[1].bfloat16())}
 
 
 class Publishing:
@@ -57,7 +59,7 @@ class Publishing:
         self.crew, self.bucket = crew, bucket
         self.publisher = Publisher(bucket, "tiny")
         model = tiny.tiny_model(**WIDE)
-        self.base = {n: bits(p.detach()) for n, p in model.named_parameters()}
+        self.base = {n: bits_of(p.bfloat16()) for n, p in model.named_parameters()}
         self.versions = [self.publisher.publish(0, None, {}, self.base, "base")]
         self.publisher.announce(self.versions[0])
         self.leaves = crew.begin({})
@@ -116,7 +118,9 @@ def drive(crew, publish):
 
 
 def runs(folder, ranks):
-    """The trainer itself: two steps; a third that the last rank cannot upload; the third again."""
+    """The trainer itself: two steps; a third that the last rank cannot upload; back to version 1,
+    and the third again.
+    """
     run = Run(folder / f"run-{ranks.world}", folder / "model", "tiny")
     train(TrainerConfig(**RUN, steps=2), run)
     put = Bucket.put_new
@@ -140,6 +144,8 @@ def runs(folder, ranks):
     if ranks.first:
         ledger = Ledger.open(run.workspace / "ledger.sqlite")
         assert ledger.last_step().step == 1 and ledger.audit() == []
+        ledger.ask_return(ReturnOrder(back_to=1, who="ana", why="for the test", at=1.0))
+        ledger.resume_training(2.0, "ana")
         ledger.close()
     train(TrainerConfig(**RUN, steps=3), run)
 
@@ -151,9 +157,11 @@ def check_run(folder, ranks):
     assert "replay.diverged" not in [event.kind for event in ledger.events()]
     bucket = Bucket.open((workspace / "bucket").as_uri())
     follower = Follower(bucket, read_folder(folder / "model"), run_id="tiny")
-    staged = follower.stage(3)
-    assert staged.state_id == ledger.versions()[3].state_id
-    assert staged.objects == 1 and bucket.list("shortcuts/"), "a late pool comes by a shortcut"
+    states = [version.state_id for version in ledger.versions()]
+    assert states[3] == states[1] and len(set(states)) == 4, "it went back"
+    staged = follower.stage(4)
+    assert staged.state_id == states[4]
+    assert staged.objects == 2 and bucket.list("shortcuts/"), "a late pool comes by a shortcut"
     ledger.close()
 
 

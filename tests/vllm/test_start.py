@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
 from tradewind.pool.engines.vllm.child import FOLDER
+from tradewind.pool.engines.vllm.client import VllmClient, VllmFailed
 from tradewind.pool.engines.vllm.config import VllmConfig
 from tradewind.pool.engines.vllm.engine import VllmEngine
 from tradewind.pool.engines.vllm.guard import KEY, Guard
@@ -157,6 +159,19 @@ def test_the_guard_asks_for_the_key_on_every_route(
     scope = {"type": "http", "path": path, "headers": headers}
     asyncio.run(Guard(app)(scope, None, send))
     assert sent[0]["status"] == status
+
+
+@pytest.mark.parametrize("body", [b'{"results": [', b"[]", b"<html>"])
+def test_an_answer_that_was_cut_off_ends_the_pool_with_a_traceback(body: bytes) -> None:
+    async def ask() -> None:
+        client = VllmClient(Path("nowhere"), "key", 1.0)
+        answer = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+        client._http = httpx.AsyncClient(transport=answer, base_url="http://vllm")
+        with pytest.raises(VllmFailed, match="something else than an object"):
+            await client.ask_worker("tradewind_staged", digest="d")
+        await client.close()
+
+    asyncio.run(ask())
 
 
 def test_arithmetic_that_would_lose_bits_is_refused() -> None:

@@ -14,6 +14,7 @@ import pytest
 from lossy_proxy import LossyProxy
 from playground import play, shout, site, speak, worker
 
+from tradewind.ledger.groups import reject
 from tradewind.ledger.keys import digest
 from tradewind.ledger.rollouts import LeaseTerms
 from tradewind.ledger.tenants import Tenant
@@ -86,7 +87,8 @@ def test_a_lost_lease_ends_the_agent_and_reports_nothing(tmp_path):
             worker(s.url, stuck, concurrency=2, grace_s=0.0),
         ):
             await s.until(lambda: s.ledger.counts().turns.get("done") == 2)
-            s.ledger.reject_group("g000000", "given up by the test")
+            with s.ledger.write() as conn:
+                reject(conn, "g000000", "given up by the test", wait=True)
             await s.until(lambda: len(ended) == 2)
             await s.until(lambda: s.ledger.counts().turns.get("done") == 4)
             assert s.finished() == 0, "an agent that was ended reports nothing"

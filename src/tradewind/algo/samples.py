@@ -8,6 +8,7 @@ A branch is the chain from a root to a turn without children, linked by exact id
 
 Rule of single counting: a sampled token is trained once per rollout, in the first kept branch
 (in the order in which leaves arrived) that contains its turn; in every later branch it is context.
+A branch in which nothing is left to train is not kept.
 
 Rule of taint: a branch with a turn that is not DONE, whose parent is unknown or whose prompt does
 not extend its parent id for id, whose lengths disagree, or which has a log-probability that is not
@@ -49,10 +50,7 @@ def samples_of(group: ClosedGroup) -> Collected:
             excluded["silent"] += 1
         else:
             samples += _rollout_samples(group.group.group_id, rollout, excluded)
-    shared = _shared_prompt(samples)
-    return Collected(
-        tuple(sample.model_copy(update={"prompt_length": shared}) for sample in samples), excluded
-    )
+    return Collected(tuple(samples), excluded)
 
 
 def branches(turns: Sequence[Turn]) -> list[tuple[Branch, str | None]]:
@@ -78,23 +76,23 @@ def branches(turns: Sequence[Turn]) -> list[tuple[Branch, str | None]]:
 
 def _rollout_samples(group_id: str, rollout: GradedRollout, excluded: Counter[str]) -> list[Sample]:
     assert rollout.advantage is not None and math.isfinite(rollout.advantage), rollout.rollout_id
-    kept: list[Branch] = []
+    trained: set[str] = set()
+    kept: list[tuple[Branch, list[bool]]] = []
     for branch, cause in branches(rollout.turns):
         if cause is None:
-            kept.append(branch)
-        else:
+            fresh = [_sampled(turn) and turn.turn_id not in trained for turn in branch]
+            cause = None if any(fresh) else "empty"
+        if cause is not None:
             excluded[cause] += 1
-    trained: set[str] = set()
-    samples = []
-    for branch in kept:
-        fresh = [turn.turn_id not in trained for turn in branch]
+            continue
         trained.update(turn.turn_id for turn in branch)
-        sample = _sample(group_id, branch, fresh, rollout.advantage, 1.0 / len(kept))
-        if any(sample.mask):
-            samples.append(sample)
-        else:
-            excluded["empty"] += 1
-    return samples
+        kept.append((branch, fresh))
+    weight = 1.0 / max(1, len(kept))
+    return [_sample(group_id, *branch, rollout.advantage, weight) for branch in kept]
+
+
+def _sampled(turn: Turn) -> bool:
+    return turn.completion is not None and len(turn.completion.output_ids) > 0
 
 
 def _sample(
@@ -129,7 +127,6 @@ def _sample(
         advantage=advantage,
         weight=weight,
         temperature=branch[-1].temperature,
-        prompt_length=0,
     )
 
 
@@ -153,14 +150,3 @@ def _taint(chain: Sequence[Turn]) -> str | None:
             return "nonfinite"
         stream = turn.prompt_ids + done.output_ids
     return None
-
-
-def _shared_prompt(samples: Sequence[Sample]) -> int:
-    """Length of the longest common prefix of all ids that holds no sampled token."""
-    if not samples:
-        return 0
-    shortest = min(s.mask.index(True) if any(s.mask) else len(s.ids) for s in samples)
-    for position in range(shortest):
-        if len({sample.ids[position] for sample in samples}) > 1:
-            return position
-    return shortest

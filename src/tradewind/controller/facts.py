@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tradewind.controller.config import ControllerConfig
-from tradewind.controller.staleness import Room, room
+from tradewind.controller.staleness import Room, oldest_fresh, room
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.status import Counts
 from tradewind.types.beat import Beat
@@ -49,8 +49,10 @@ class Facts:
 
     def room(self, config: ControllerConfig) -> Room:
         """How many training groups may be outstanding, and for which weights."""
-        served = self.served(config)
-        found = room(self.counts.version, served, config.max_staleness, config.groups_per_step)
+        counts, served = self.counts, self.served(config)
+        found = room(
+            counts.version, served, config.max_staleness, config.groups_per_step, counts.returned
+        )
         if self.planned_steps is None:
             return found
         # Groups that no step will consume would only take the pools from those that count.
@@ -59,8 +61,9 @@ class Facts:
 
     def stale_pools(self, config: ControllerConfig) -> bool:
         """Whether every pool is too far behind the trainer to answer training rollouts."""
-        newest = self.counts.version
-        return all(newest - version > config.max_staleness for version in self.served(config))
+        counts = self.counts
+        oldest = oldest_fresh(counts.version, config.max_staleness, counts.returned)
+        return all(version < oldest for version in self.served(config))
 
     @property
     def steps_to_come(self) -> bool:

@@ -109,7 +109,8 @@ class TrustWatch:
         before = trained[0] - 1
         detail = (
             f"versions {trained[0]} to {trained[-1]} were trained with its verdicts; pools go back "
-            f"to the last one without them by `tradewind weights go-to URL {before}`"
+            f"to the last one without them by `tradewind weights go-to URL {before}`, the run by "
+            f"`tradewind trust return RUN {before}`"
         )
         self._ledger.event(
             Event(
@@ -147,8 +148,11 @@ class TrustWatch:
 
     def _heed(self, alarm: Alarm, now: float) -> None:
         if alarm.pauses:
-            back_to = alarm.back_to if alarm.action is Action.ROLL_BACK else None
-            pause = Pause(alarm=alarm.name, cause=alarm.sentence, at=now, pools=back_to)
+            returns = alarm.action is Action.RETURN
+            back_to = alarm.back_to if returns or alarm.action is Action.ROLL_BACK else None
+            pause = Pause(
+                alarm=alarm.name, cause=alarm.sentence, at=now, pools=back_to, trainer=returns
+            )
             if self._ledger.pause_training(pause):
                 log.error("training is %s", pause.sentence)
         elif alarm.name not in self._rung or self._all_new(alarm):

@@ -33,7 +33,7 @@ from tradewind.types.errors import UserError
 from tradewind.types.ids import RolloutId
 from tradewind.types.record import Json
 from tradewind.types.score import Score
-from tradewind.types.trust import Probe, ProbeKind, TrustState
+from tradewind.types.trust import Probe, ProbeKind
 
 log = logging.getLogger("grader")
 
@@ -92,7 +92,7 @@ class Prober:
             Judge(
                 signal=config.name,
                 version=signal.version,
-                minimum=TrustState(criterion.minimum_trust),
+                minimum=criterion.minimum_trust,
                 truth=self._config.truth.get(config.name),
                 about=signal.about(),
             )

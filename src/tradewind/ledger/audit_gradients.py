@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from tradewind.ledger.tables import (
     versions,
 )
 from tradewind.ledger.turns import turn_of, turn_rows
+from tradewind.ledger.withdrawn import off_the_way, read_returns
 from tradewind.types.turn import Turn, TurnState
 
 UNNAMED = "not named"
@@ -56,6 +57,7 @@ def checks(
     """Name, promise, what was counted and violations; fills `trained_by`."""
     found = _Found()
     known = set(conn.execute(select(versions.c.version)).scalars())
+    back_to = read_returns(conn)
     for name in ("pools", "versions", "environments", "graders", "workers"):
         trained_by[name] = Counter()
     for row in conn.execute(_trained()).all():
@@ -69,6 +71,8 @@ def checks(
             continue
         found.tokens += _turns(row.rollout_id, turns, rows)
         _versions(row, turns, known, found, trained_by)
+        if back_to and row.version is not None:
+            found.untraced += _withdrawn(row, turns, back_to)
     traced = ", ".join(n_of(len(trained_by[f"{n}s"]), n) for n in ("pool", "version", "grader"))
     yield (
         "every gradient is traced to its origin",
@@ -163,6 +167,18 @@ def _versions(
                 f"{row.rollout_id} was trained in step {row.step} with tokens {lag} versions old, "
                 f"the bound is {bound:.0f}"
             )
+
+
+def _withdrawn(row: AnyRow, turns: Sequence[Turn], back_to: Mapping[int, int]) -> Iterator[str]:
+    """Tokens of weights from which those that were trained do not come."""
+    trained = row.version - 1
+    gone = off_the_way(trained, {v: goal for v, goal in back_to.items() if v <= trained})
+    done = [turn.completion for turn in turns if turn.completion is not None]
+    for version in sorted({span.version for one in done for span in one.spans} & gone):
+        yield (
+            f"{row.rollout_id} has tokens of version {version}, which had been withdrawn when it "
+            f"was trained in step {row.step}"
+        )
 
 
 def _turns(rollout: str, turns: Sequence[Turn], rows: Sequence[AnyRow]) -> Iterator[str]:

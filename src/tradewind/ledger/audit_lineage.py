@@ -10,18 +10,35 @@ from sqlalchemy import Connection, func, select
 from tradewind.ledger.audit_prompts import n_of
 from tradewind.ledger.database import AnyRow
 from tradewind.ledger.tables import attestations, consumption, groups, steps, versions
+from tradewind.ledger.withdrawn import read_returns, withdrawn_versions
 from tradewind.types.group import Purpose
 
 
 def consumption_counted(conn: Connection) -> str:
-    """`96 groups in 12 steps`."""
-    return f"{n_of(_count(conn, consumption), 'group')} in {n_of(_count(conn, steps), 'step')}"
+    """`96 groups in 12 steps`, `..., 16 of them into versions that were withdrawn`."""
+    said = f"{n_of(_count(conn, consumption), 'group')} in {n_of(_count(conn, steps), 'step')}"
+    gone = withdrawn_versions(conn)
+    if not gone:
+        return said
+    query = (
+        select(func.count())
+        .select_from(consumption)
+        .join(steps, steps.c.step == consumption.c.step)
+        .where(steps.c.version.in_(gone))
+    )
+    return f"{said}, {conn.execute(query).scalar_one()} of them into versions that were withdrawn"
 
 
 def counted(conn: Connection) -> str:
-    """`13 versions, 12 steps, 24 proofs`."""
+    """`13 versions, 12 steps, 24 proofs`, `...; version 10 returns to 4; withdrawn: 5, 6, 7`."""
     tables = {"version": versions, "step": steps, "proof": attestations}
-    return ", ".join(n_of(_count(conn, table), noun) for noun, table in tables.items())
+    said = ", ".join(n_of(_count(conn, table), noun) for noun, table in tables.items())
+    back_to = read_returns(conn)
+    if not back_to:
+        return said
+    went = ", ".join(f"version {made} returns to {goal}" for made, goal in sorted(back_to.items()))
+    gone = ", ".join(map(str, sorted(withdrawn_versions(conn))))
+    return f"{said}; {went}; withdrawn: {gone}"
 
 
 def trained_once(conn: Connection) -> Iterator[str]:
@@ -59,9 +76,12 @@ def trained_once(conn: Connection) -> Iterator[str]:
 
 
 def unbroken(conn: Connection) -> Iterator[str]:
-    """Versions follow each other; steps are numbered without a gap, each with its version."""
+    """Versions follow each other; steps are numbered without a gap, each with its version; returns
+    have the weights that they went back to.
+    """
     rows = conn.execute(select(versions).order_by(versions.c.version)).all()
     yield from _chain(rows)
+    yield from _returned(conn, rows)
     made: dict[int, int] = {}
     for number, row in enumerate(conn.execute(select(steps).order_by(steps.c.step))):
         if row.step != number:
@@ -86,6 +106,17 @@ def _chain(rows: Sequence[AnyRow]) -> Iterator[str]:
             return
         if number and row.parent_state_id != rows[number - 1].state_id:
             yield f"version {number} does not follow {number - 1}"
+
+
+def _returned(conn: Connection, rows: Sequence[AnyRow]) -> Iterator[str]:
+    by_number = {row.version: row for row in rows}
+    back_to = read_returns(conn)
+    for version in sorted({row.version for row in rows if row.stage == "return"} ^ back_to.keys()):
+        yield f"version {version} is a return, or a record says so, but not both"
+    for version, goal in sorted(back_to.items()):
+        made, old = by_number.get(version), by_number.get(goal)
+        if made is None or old is None or goal >= version or made.state_id != old.state_id:
+            yield f"version {version} does not have the weights of {goal}, to which it returned"
 
 
 def _count(conn: Connection, table: Any) -> int:

@@ -45,6 +45,7 @@ MAX_TAINTED = 3
 """How often such a group is tried again."""
 
 _OUTSTANDING = (GroupState.OPEN.value, GroupState.CLOSED.value)
+_IN_TRAINING = and_(groups.c.purpose == Purpose.TRAIN.value, groups.c.state.in_(_OUTSTANDING))
 
 
 class Groups(Database):
@@ -148,11 +149,6 @@ class Groups(Database):
             ready = _with_all_scores(conn)
         make = _Maker(compose, advantages, trust or {}, max_caught)
         return [group for group in ready if self._close(group, make)]
-
-    def reject_group(self, group: GroupId, cause: str) -> None:
-        """Give up an open or closed group: its rollouts end, its task is queued again."""
-        with self.write() as conn:
-            reject(conn, group, cause, wait=True)
 
     def _close(self, group: GroupId, make: _Maker) -> bool:
         with self.write() as conn:
@@ -338,12 +334,14 @@ def _repeat_if_tainted(conn: Connection, row: AnyRow) -> bool:
     return True
 
 
+def outstanding_groups(conn: Connection) -> Sequence[GroupId]:
+    """Training groups that are open or closed and not yet consumed, oldest first."""
+    query = select(groups.c.group_id).where(_IN_TRAINING).order_by(groups.c.number)
+    return conn.execute(query).scalars().all()
+
+
 def _outstanding(conn: Connection) -> int:
-    return conn.execute(
-        select(func.count())
-        .select_from(groups)
-        .where(groups.c.purpose == Purpose.TRAIN.value, groups.c.state.in_(_OUTSTANDING))
-    ).scalar_one()
+    return conn.execute(select(func.count()).select_from(groups).where(_IN_TRAINING)).scalar_one()
 
 
 def _set_state(conn: Connection, group: GroupId, state: GroupState, **values: Any) -> None:

@@ -12,6 +12,7 @@
                 which composition is in use              compositions.py
                 judges, probes, labels, standings        trust.py
     trainer     claimable, commit_step                   steps.py
+                an earlier version's weights again       returns.py
     everybody   beat, event, counts, audit               events.py, status.py, audit.py
     operators   payloads that nothing needs              collect.py
 
@@ -32,6 +33,7 @@ from tradewind.ledger.groups import Groups
 from tradewind.ledger.nulls import Nulls
 from tradewind.ledger.pauses import Pauses
 from tradewind.ledger.pools import Pools
+from tradewind.ledger.returns import Returns
 from tradewind.ledger.rollouts import Rollouts
 from tradewind.ledger.run import RunRecords
 from tradewind.ledger.scores import Scores
@@ -56,6 +58,7 @@ class Ledger(
     Scores,
     Stored,
     Steps,
+    Returns,
     Pools,
     Evals,
     Observations,

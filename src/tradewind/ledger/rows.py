@@ -5,9 +5,10 @@ table's values by key.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert, select
+from sqlalchemy import Connection, Insert, Table, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tradewind.ledger.tables import run
@@ -15,13 +16,20 @@ from tradewind.ledger.tables import run
 
 def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> bool:
     """Insert a row unless its key is taken; whether it was inserted."""
+    result = conn.execute(_insertion(conn.dialect.name, table), values)
     if conn.dialect.name == "postgresql":
         # Its driver does not count the rows of such an insert, so the row says that it is there.
-        key = next(iter(table.primary_key.columns))
-        made = postgresql.insert(table).values(values).on_conflict_do_nothing().returning(key)
-        return conn.execute(made).first() is not None
-    result = conn.execute(sqlite.insert(table).values(values).on_conflict_do_nothing())
+        return result.first() is not None
     return result.rowcount == 1
+
+
+@cache
+def _insertion(dialect: str, table: Table) -> Insert:
+    """Made once: with every call of the model, building it would cost as much as running it."""
+    if dialect == "postgresql":
+        key = next(iter(table.primary_key.columns))
+        return postgresql.insert(table).on_conflict_do_nothing().returning(key)
+    return sqlite.insert(table).on_conflict_do_nothing()
 
 
 def put(conn: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:

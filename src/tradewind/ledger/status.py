@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, select
 from tradewind.ledger.database import Database
 from tradewind.ledger.groups import newest_version
 from tradewind.ledger.tables import draws, groups, keys, rollouts, steps, tasks, turns, user_chats
+from tradewind.ledger.withdrawn import read_returns
 from tradewind.types.group import GroupState, Purpose
 from tradewind.types.record import Record
 from tradewind.types.task import Split
@@ -20,6 +21,8 @@ class Counts(Record):
 
     version: int
     """Newest committed."""
+    returned: int = 0
+    """Version that the newest return made: older ones are withdrawn, or have the same weights."""
     steps: int
     draws: int
     """Fresh draws so far."""
@@ -54,6 +57,7 @@ class Status(Database):
             n_tasks = _count(conn, tasks, tasks.c.split == Split.TRAIN.value)
             return Counts(
                 version=newest_version(conn),
+                returned=max(read_returns(conn), default=0),
                 steps=_count(conn, steps),
                 draws=n_draws,
                 epoch=n_draws / n_tasks if n_tasks else 0.0,

@@ -26,6 +26,7 @@ from tradewind.ledger.tables import (
     versions,
 )
 from tradewind.ledger.turns import turn_of, turn_rows
+from tradewind.ledger.withdrawn import why_withdrawn, withdrawn_versions
 from tradewind.types.errors import Conflict
 from tradewind.types.group import ClosedGroup, GradedRollout, GroupState, Purpose
 from tradewind.types.ids import GroupId
@@ -72,16 +73,18 @@ class Steps(Database):
         `held` are groups of a step that is trained and not committed yet: closed still, but no
         longer to be had, nor to be rejected. Fresh enough: `version - oldest_version() <=
         max_staleness` (hard, promise R8). Stale ones are rejected and their tasks queued again in
-        the same transaction, with an event; so are those whose token payloads are missing or
-        damaged. Returns an empty list while there are fewer than `n`; see `closed` for how many.
+        the same transaction, with an event; so are those with tokens of a version that a return
+        has withdrawn, and those whose token payloads are missing or damaged. Returns an empty list
+        while there are fewer than `n`; see `closed` for how many.
         """
         while True:
             with self.read() as conn:  # while too few are closed, waiting needs no writer's lock
                 if len(_closed(conn, held)) < n:
                     return []
             with self.write() as conn:
+                gone, bound = withdrawn_versions(conn), version - max_staleness
                 closed = _closed(conn, held)
-                fresh = [r for r in closed if not _rejected(conn, r, version, max_staleness)]
+                fresh = [row for row in closed if not _rejected(conn, row, version, bound, gone)]
             if len(fresh) < n:
                 return []
             found = [self._whole(row) for row in fresh[:n]]
@@ -125,7 +128,7 @@ class Steps(Database):
             expected = 0 if newest is None else newest + 1
             if step.step != expected:
                 raise Conflict(f"the next step is {expected}, not {step.step}")
-            _insert_version(conn, version)
+            insert_version(conn, version)
             conn.execute(insert(steps).values(**step.model_dump(exclude={"group_ids"})))
             for position, group in enumerate(step.group_ids):
                 _consume(conn, group, step.step, position)
@@ -141,7 +144,7 @@ class Steps(Database):
             if known is not None and not _same_weights(known, version):
                 raise Conflict(f"version {version.version} is {known.state_id}, not this")
             if known is None:
-                _insert_version(conn, version)
+                insert_version(conn, version)
 
     def last_step(self) -> Step | None:
         """The newest committed step."""
@@ -157,10 +160,13 @@ class Steps(Database):
         return [step for step in found if step is not None]
 
     def versions_since(self, at: float) -> list[int]:
-        """Versions that steps committed after `at` (Unix seconds), oldest first."""
+        """Versions that steps committed after `at` (Unix seconds) and that are not withdrawn,
+        oldest first.
+        """
         query = select(steps.c.version).where(steps.c.committed_at > at).order_by(steps.c.step)
         with self.read() as conn:
-            return list(conn.execute(query).scalars())
+            gone = withdrawn_versions(conn)
+            return [version for version in conn.execute(query).scalars() if version not in gone]
 
     def version(self, number: int) -> WeightVersion | None:
         """One committed version; None if there is none of that number."""
@@ -200,13 +206,18 @@ def _closed(conn: Connection, held: Collection[str] = ()) -> Sequence[AnyRow]:
     ).all()
 
 
-def _rejected(conn: Connection, row: AnyRow, version: int, max_staleness: int) -> bool:
+def _rejected(
+    conn: Connection, row: AnyRow, version: int, oldest: int, gone: Collection[int]
+) -> bool:
+    """Whether a group is too old to train `version`, or of versions in `gone`; then rejected."""
     sampled = sampled_versions(conn, row.group_id)
     assert sampled is not None, f"{row.group_id} is closed and holds no token"
-    staleness = version - sampled[0]
-    if staleness <= max_staleness:
+    cause = why_withdrawn(conn, row.group_id, gone)
+    if cause is None and sampled[0] < oldest:
+        behind = version - sampled[0]
+        cause = f"stale: its oldest token is of version {sampled[0]}, {behind} behind {version}"
+    if cause is None:
         return False
-    cause = f"stale: its oldest token is of version {sampled[0]}, {staleness} behind {version}"
     reject(conn, row.group_id, cause, wait=False)
     return True
 
@@ -261,7 +272,8 @@ def _consume(conn: Connection, group: str, step: int, position: int) -> None:
     conn.execute(update(draws).where(draws.c.draw == row.draw).values(state="consumed"))
 
 
-def _insert_version(conn: Connection, version: WeightVersion) -> None:
+def insert_version(conn: Connection, version: WeightVersion) -> None:
+    """Add a version; raises `Conflict` if it does not follow the newest."""
     newest = conn.execute(select(func.max(versions.c.version))).scalar_one()
     if newest is None and version.version != 0:
         raise Conflict(f"version 0 (the base) must be committed before {version.version}")

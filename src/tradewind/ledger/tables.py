@@ -10,6 +10,7 @@
     outcomes, scores, credits       what came of a rollout
     rescorings, rescored            what another reward would have said of it
     steps, consumption, versions    what was trained, from which groups, into which weights
+    returns                         versions that have the weights of an earlier one again
     pools, attestations             who serves which version, and its proof
     evals, beats, events, user_chats, holders
 
@@ -34,7 +35,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = 8
+SCHEMA = 9
 """Raised with every incompatible change; a ledger of another schema is refused."""
 
 metadata = MetaData()
@@ -294,6 +295,16 @@ steps = Table(
     Column("metrics", JSON, nullable=False),
     Column("seconds", Double, nullable=False),
     Column("committed_at", Double, nullable=False),
+)
+
+returns = Table(
+    "returns",
+    metadata,
+    Column("version", ForeignKey("versions.version"), primary_key=True),
+    Column("back_to", ForeignKey("versions.version"), nullable=False),
+    Column("who", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", Double, nullable=False),  # when it was asked for
 )
 
 consumption = Table(

@@ -63,8 +63,16 @@ def _length(renderer: Renderer, ids: Sequence[int]) -> int:
 
 
 def _thinking(text: str, prompt: str) -> list[Span]:
-    """Spans with their marks; the first may have been opened by the prompt, the last stay open."""
-    return [span for marks in THINKING for span in _between(text, prompt, *marks)]
+    """Spans with their marks, ascending and apart; the first may have been opened by the prompt,
+    the last stay open. What stands between marks of two families is thinking once.
+    """
+    apart: list[Span] = []
+    for start, end in sorted(s for marks in THINKING for s in _between(text, prompt, *marks)):
+        if apart and start < apart[-1][1]:
+            apart[-1] = apart[-1][0], max(apart[-1][1], end)
+        else:
+            apart.append((start, end))
+    return apart
 
 
 def _between(text: str, prompt: str, opening: str, closing: str) -> Iterator[Span]:

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer
 from tradewind.render.detokeniser import Detokeniser
 from tradewind.render.message import canonical
 from tradewind.render.template import ChatTemplate
+from tradewind.render.tokenizer import open_tokenizer
 from tradewind.render.toolcalls import Plain, Said, ToolCall, ToolParser
 from tradewind.render.toolform import choose_form
 from tradewind.types import Json, UserError
@@ -59,16 +60,7 @@ class Renderer:
     def open(cls, folder: Path | str) -> Renderer:
         """Reads tokenizer and template of a model folder; raises `UserError` if one is missing."""
         folder = Path(folder)
-        file = folder / "tokenizer.json"
-        if not file.is_file():
-            raise UserError(
-                "the model folder has no tokenizer.json",
-                value=str(folder),
-                fix="save the fast tokenizer with the model (save_pretrained does)",
-            )
-        tokenizer = Tokenizer.from_file(str(file))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
+        tokenizer = open_tokenizer(folder)
         tokenizer_config = _json(folder / "tokenizer_config.json")
         template = ChatTemplate.open(folder, tokenizer_config)
         config = {

@@ -1,8 +1,8 @@
 """A chat template: the model family's own Jinja source, run in a sandbox.
 
 The environment offers what templates on the hub expect from `transformers`
-(`trim_blocks`, loop controls, `raise_exception`, `strftime_now`, a plain `tojson`), and
-`tests/render` compares the two.
+(`trim_blocks`, loop controls, `generation` blocks, `raise_exception`, `strftime_now`, a plain
+`tojson`), and `tests/render` compares the two.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2.ext import Extension
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tradewind.types import Json, UserError
@@ -62,6 +65,17 @@ class ChatTemplate:
             ) from error
 
 
+class _Generation(Extension):
+    """`{% generation %}` marks what the assistant said, for masks that are never made here."""
+
+    tags = {"generation"}  # noqa: RUF012  # as jinja declares it
+
+    def parse(self, parser: Parser) -> list[Node]:
+        """The block's content, as if the marks were not there."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 def _source(folder: Path, tokenizer_config: Json) -> str:
     file = folder / "chat_template.jinja"
     if file.is_file():
@@ -91,7 +105,7 @@ def _constants(tokenizer_config: Json) -> dict[str, str]:
 
 def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
     )
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
@@ -99,8 +113,8 @@ def _environment() -> ImmutableSandboxedEnvironment:
     return environment
 
 
-def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+def _tojson(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 def _raise_exception(message: str) -> NoReturn:

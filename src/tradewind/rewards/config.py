@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from enum import StrEnum
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from tradewind.types.config import Config
+from tradewind.types.digest import digest_of
 
 ROUNDING = 1e-9
 """Rewards that differ by no more are the same number."""
@@ -104,9 +103,8 @@ class Composition(Config):
 
     @property
     def version(self) -> str:
-        """12 hex digits of SHA-256 over the canonical JSON: other data, other version."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+        """12 hex digits: other data, other version."""
+        return digest_of(self.model_dump(mode="json"), 12)
 
     @property
     def resolution(self) -> float:

@@ -102,10 +102,10 @@ class PythonFunction(Verifier[FunctionReference]):
 
     def __init__(self, options: FunctionOptions, level: Level | None = None) -> None:
         """Raises `UserError` if this machine cannot isolate as well as asked."""
-        super().__init__(options.artefact)
         self._options = options
         self._boxed = Boxed("python", options, "candidate.py", level)
         self._asker = KillableProcess(Box(self._boxed.level, options.limits()), INSIDE / "asker.py")
+        super().__init__(options.artefact, self._boxed, self._asker)
 
     def decide(self, answer: str, reference: FunctionReference) -> Verdict:
         """1.0 if every answer is right, else 0.0 (or the share, with `partial`)."""
@@ -116,11 +116,6 @@ class PythonFunction(Verifier[FunctionReference]):
         if reference.guessable():
             return "every case expects the same answer, so that a constant would pass"
         return None
-
-    def close(self) -> None:
-        """End the children."""
-        self._boxed.close()
-        self._asker.close()
 
     def _try(self, ask: Ask, code: str, reference: FunctionReference) -> Verdict:
         loaded = ask({"code": code, "entry": reference.entry})

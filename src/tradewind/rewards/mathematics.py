@@ -53,11 +53,11 @@ class Math(Verifier[MathReference]):
 
     def __init__(self, options: MathOptions) -> None:
         """Raises `UserError` if math-verify is not installed."""
-        super().__init__(options.artefact)
         self._longest = options.longest
         self._library = Library(
             "math", options, "math_check.py", "math-verify", "'tradewind[verify]'"
         )
+        super().__init__(options.artefact, self._library)
         self.version = f"1-math-verify-{self._library.version}"
 
     def decide(self, answer: str, reference: MathReference) -> Verdict:
@@ -74,7 +74,3 @@ class Math(Verifier[MathReference]):
         """Whether its answer can be read."""
         said = self._library.ask({"gold": reference.answer, "answer": None}, _CONTROL)
         return None if said["parsed"] else _UNREADABLE
-
-    def close(self) -> None:
-        """End the child."""
-        self._library.close()

@@ -64,9 +64,9 @@ class PythonProgram(Verifier[ProgramReference]):
 
     def __init__(self, options: ProgramOptions, level: Level | None = None) -> None:
         """Raises `UserError` if this machine cannot isolate as well as asked."""
-        super().__init__(options.artefact)
         self._options = options
         self._boxed = Boxed("stdio", options, "program.py", level)
+        super().__init__(options.artefact, self._boxed)
 
     def decide(self, answer: str, reference: ProgramReference) -> Verdict:
         """1.0 if every output is right, else 0.0 (or the share, with `partial`)."""
@@ -78,10 +78,6 @@ class PythonProgram(Verifier[ProgramReference]):
         if all(agrees(first.stdout, case.stdout) for case in others):
             return "every case expects the same output, so that a constant would pass"
         return None
-
-    def close(self) -> None:
-        """End the child."""
-        self._boxed.close()
 
     def _try(self, ask: Ask, code: str, reference: ProgramReference) -> Verdict:
         loaded = ask({"code": code})

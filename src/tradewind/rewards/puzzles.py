@@ -60,9 +60,9 @@ class Puzzle(Verifier[PuzzleReference]):
 
     def __init__(self, options: PuzzleOptions) -> None:
         """Raises `UserError` if reasoning-gym is not installed."""
-        super().__init__(options.artefact)
         self._partial = options.partial
         self._library = Library("reasoning-gym", options, "gym_score.py", "reasoning-gym")
+        super().__init__(options.artefact, self._library)
         self.version = f"1-reasoning-gym-{self._library.version}"
 
     def decide(self, answer: str, reference: PuzzleReference) -> Verdict:
@@ -89,10 +89,6 @@ class Puzzle(Verifier[PuzzleReference]):
         """The dataset's own answer, where it has one."""
         answer = self._ask(PuzzleReference.of(task), None)["oracle"]
         return None if answer is None else {self.artefact: answer}
-
-    def close(self) -> None:
-        """End the child."""
-        self._library.close()
 
     def _ask(self, reference: PuzzleReference, answer: str | None) -> Json:
         question = {**reference.model_dump(), "size": reference.index + 1, "answer": answer}

@@ -97,11 +97,11 @@ class Repository(Verifier[RepositoryReference]):
                 fix="pip install pytest",
             ) from error
         self.version = f"2-pytest-{pytest.__version__}"
-        super().__init__(options.artefact)
         self._product = Boxed("pytest", options, "product.py", level)
         self._tests = Boxed(
             "pytest", options, "pytest_run.py", level, packages=installed_packages()
         )
+        super().__init__(options.artefact, self._product, self._tests)
 
     def reported(self, answer: Any) -> Any:
         """Files by their path."""
@@ -114,11 +114,6 @@ class Repository(Verifier[RepositoryReference]):
         taken, ignored = declared(answer, reference)
         outcomes, why = self._run({**reference.files, **taken}, reference)
         return _verdict(reference.expected, outcomes, why, ignored)
-
-    def close(self) -> None:
-        """End the children."""
-        self._product.close()
-        self._tests.close()
 
     def _run(
         self, files: dict[str, str], reference: RepositoryReference

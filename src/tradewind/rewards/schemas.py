@@ -51,10 +51,10 @@ class JsonSchema(Verifier[SchemaReference]):
 
     def __init__(self, options: SchemaOptions) -> None:
         """Raises `UserError` if jsonschema is not installed."""
-        super().__init__(options.artefact)
         self._library = Library(
             "json-schema", options, "schema_check.py", "jsonschema", "'tradewind[verify]'"
         )
+        super().__init__(options.artefact, self._library)
         self.version = f"2-jsonschema-{self._library.version}"
 
     def reported(self, answer: Any) -> Any:
@@ -77,7 +77,3 @@ class JsonSchema(Verifier[SchemaReference]):
         """Whether it is a schema that refuses something."""
         said = self._library.ask({"schema": reference.schema_}, _CONTROL)
         return f"its schema is wrong ({said['schema']})" if "schema" in said else None
-
-    def close(self) -> None:
-        """End the child."""
-        self._library.close()

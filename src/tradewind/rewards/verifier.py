@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tradewind.rewards.reference import BadReference, Reference
 from tradewind.rewards.sandbox.fair import PolicysFault
@@ -15,6 +15,13 @@ from tradewind.types.task import Task
 R = TypeVar("R", bound=Reference)
 
 
+class Closes(Protocol):
+    """A child, or something that holds one."""
+
+    def close(self) -> None:
+        """End it."""
+
+
 class Verifier(Signal, Generic[R]):
     """A subclass says `decide`, and what else is different for it."""
 
@@ -23,9 +30,9 @@ class Verifier(Signal, Generic[R]):
     solution = "solution"
     """Under which name the reference holds what a perfect agent would report, if it does."""
 
-    def __init__(self, artefact: str) -> None:
-        """`artefact` is the name under which the answer is reported."""
-        self.artefact = artefact
+    def __init__(self, artefact: str, *held: Closes) -> None:
+        """`artefact` is the name under which the answer is reported, `held` what `close` ends."""
+        self.artefact, self._held = artefact, held
 
     @abstractmethod
     def decide(self, answer: Any, reference: R) -> Verdict:
@@ -62,6 +69,11 @@ class Verifier(Signal, Generic[R]):
         """The reference's solution, as an agent would report it; None if it has none."""
         known = task.reference.get(self.solution)
         return None if known is None else {self.artefact: known}
+
+    def close(self) -> None:
+        """End the children."""
+        for one in self._held:
+            one.close()
 
 
 class NothingReported(Exception):

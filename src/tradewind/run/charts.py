@@ -11,6 +11,7 @@ from tradewind.run.components import ComponentReading, changes
 from tradewind.run.readings import StepReading, quantile, token_ages
 from tradewind.run.svg import Plot, Scale, figure, tag, text
 from tradewind.types import Attestation, WeightVersion
+from tradewind.types.returned import Return
 
 ARM_WORDS = {
     "base": "base model",
@@ -77,8 +78,10 @@ def _whisker(rate: PassRate, middle: float, scale: Scale, colour: str, words: st
     )
 
 
-def reward_chart(steps: Sequence[StepReading], control: Sequence[StepReading]) -> str:
-    """Mean reward per RL step; the control beside it."""
+def reward_chart(
+    steps: Sequence[StepReading], control: Sequence[StepReading], returns: Sequence[Return] = ()
+) -> str:
+    """Mean reward per RL step; the control beside it; a rule where the trainer went back."""
     last = max((s.step for s in (*steps, *control)), default=1)
     highest = max((s.reward for s in (*steps, *control)), default=1.0)
     lowest = min((s.reward for s in (*steps, *control)), default=0.0)
@@ -96,6 +99,10 @@ def reward_chart(steps: Sequence[StepReading], control: Sequence[StepReading]) -
             plot.line(points, colour)
             plot.dots(points, colour, hints)
             plot.label(*points[-1], f"{words} {rows[-1].reward:.2f}")
+    for made in returns:
+        # between the last step before it and the first one after it
+        at = sum(step.version < made.version for step in steps) - 0.5
+        plot.upright(max(0.0, at), f"back to version {made.back_to}")
     return plot.render("Mean reward per RL step")
 
 
@@ -126,11 +133,7 @@ def components_chart(readings: Sequence[ComponentReading]) -> str:
         plot.dots(points, colour, [_component_hint(r) for r, _ in own])
         plot.label(*points[-1], f"{name} {points[-1][1]:.2f} ({own[-1][0].role})", colour)
     for step in changes(readings):
-        x = plot.sx(step)
-        plot.marks.append(
-            tag("line", x1=x, x2=x, y1=22, y2=plot.height - 40, class_="rule")
-            + text(x, 18, "reward changed", text_anchor="middle", class_="muted")
-        )
+        plot.upright(step, "reward changed")
     return plot.render("Components of the reward per RL step")
 
 

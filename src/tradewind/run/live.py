@@ -167,8 +167,9 @@ def line(s: Snapshot) -> str:
     parts.append(f"{clock(s.elapsed_s)} elapsed")
     if s.left_s is not None:
         parts.append(f"{clock(s.left_s)} left in stage")
-    if flat := flat_words(s):
-        parts.append(flat)
+    parts += filter(None, (flat_words(s),))
+    if s.went_back is not None and (s.return_order or s.returns[-1].version == s.version):
+        parts.append(s.went_back)  # until something is trained again
     for beat in s.waits:
         if s.at - beat.since >= PLAIN_EVERY_S:
             parts.append(wait_words(beat.process, beat.waiting_for, beat.owner, s.at - beat.since))
@@ -221,6 +222,8 @@ def panel(s: Snapshot) -> RenderableType:
         for b in s.waits
         if s.at - b.since >= 3.0
     ]
+    if s.went_back is not None:
+        rows.append(Text(s.went_back, style="yellow"))
     title = f"[bold]tradewind[/] {s.name}" + ("" if s.arm == "main" else f" ({s.arm})")
     return Panel(Group(*rows), title=title, title_align="left", border_style="blue")
 

@@ -16,6 +16,7 @@ from tradewind.run.components import ComponentReading
 from tradewind.run.judged import judged_chart
 from tradewind.run.readings import StepReading
 from tradewind.types import Attestation, WeightVersion
+from tradewind.types.returned import Return
 
 COLOURS = """
 --ink:#1d2330;--muted:#667085;--soft:#9aa3b2;--grid:#e6e9ef;--surface:#ffffff;--page:#f6f7f9;
@@ -56,6 +57,8 @@ class ReportData:
     waits: Sequence[tuple[str, str, float]] = ()
     """Process, reason, seconds."""
     max_staleness: int | None = None
+    returns: Sequence[Return] = ()
+    """Each time that the trainer went back to an earlier version."""
 
 
 def page(data: ReportData) -> str:
@@ -91,9 +94,9 @@ def _cards(data: ReportData) -> list[tuple[str, str, str, bool]]:
     made: list[tuple[str, str, str, bool]] = []
     if data.steps or data.control_steps:
         both = (data.steps, data.control_steps)
-        made.append(
-            ("Reward", "Mean over the rollouts of each step.", charts.reward_chart(*both), False)
-        )
+        went_back = (returned.sentence for returned in data.returns)
+        said = "; ".join(["Mean over the rollouts of each step", *went_back])
+        made.append(("Reward", f"{said}.", charts.reward_chart(*both, data.returns), False))
         made.append(
             (
                 "Groups with something to learn from",

@@ -46,6 +46,7 @@ def main_figures(ledger: Ledger, seconds: Mapping[str, float]) -> Figures:
     figures["staleness.mean"] = sum(stale) / len(stale) if stale else 0.0
     figures["steps.rl"] = len(ledger.steps())
     figures["tasks.set_aside"] = ledger.set_aside()
+    figures["returns"] = [made.model_dump() for made in ledger.returns()]
     return figures
 
 

@@ -18,6 +18,7 @@ from tradewind.run.readings import StepReading, quantile, read_steps, token_ages
 from tradewind.run.stages import StagesFile, read_stages
 from tradewind.run.workspace import Workspace
 from tradewind.types import Beat, PoolReport, Record
+from tradewind.types.returned import Return, ReturnOrder
 from tradewind.types.trust import Pause, Standing
 
 SILENT_S = 15.0
@@ -98,6 +99,10 @@ class Snapshot(Record):
     """Why no training group is leased, if so."""
     tasks_set_aside: dict[str, str] = Field(default_factory=dict)
     """Tasks that are not drawn any more, each with its cause; as above."""
+    returns: tuple[Return, ...] = ()
+    """Each time that the trainer went back to an earlier version."""
+    return_order: ReturnOrder | None = None
+    """Where it is to go back to, if it has not yet."""
 
     @property
     def place(self) -> str:
@@ -105,6 +110,13 @@ class Snapshot(Record):
         if self.stage not in self.stages:
             return ""
         return f"stage {self.stages.index(self.stage) + 1} of {len(self.stages)}"
+
+    @property
+    def went_back(self) -> str | None:
+        """One sentence about the trainer's way back, the one to come or the last one."""
+        if self.return_order is not None:
+            return self.return_order.sentence
+        return self.returns[-1].sentence if self.returns else None
 
     @property
     def waits(self) -> tuple[Beat, ...]:
@@ -178,6 +190,8 @@ def _compose(ledger: Ledger, stages: StagesFile, at: float) -> Snapshot:
         ttft_ms_p50=quantile(times, 0.50),
         ttft_ms_p99=quantile(times, 0.99),
         beats=(*_refusals(reports), *ledger.beats()),
+        returns=tuple(ledger.returns()),
+        return_order=ledger.return_order(),
     )
 
 

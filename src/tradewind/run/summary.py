@@ -68,6 +68,7 @@ def gather(recipe: Recipe, workspace: Workspace) -> ReportData:
             stages=spans,
             waits=read_waits(workspace.folder / "waits.json"),
             max_staleness=recipe.trainer.max_staleness,
+            returns=ledger.returns(),
         )
 
 

@@ -169,6 +169,14 @@ class Plot:
             + text(end + 7, at + 4, words, class_="muted")
         )
 
+    def upright(self, x: float, words: str) -> None:
+        """A dashed vertical rule with its label above."""
+        at = self.sx(x)
+        self.marks.append(
+            tag("line", x1=at, x2=at, y1=22, y2=self.height - 40, class_="rule")
+            + text(at, 18, words, text_anchor="middle", class_="muted")
+        )
+
     def render(self, name: str) -> str:
         """The picture; `name` is read to those who cannot see it."""
         return figure("".join([*self._frame(), *self.marks]), self.width, self.height, name)

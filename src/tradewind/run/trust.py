@@ -1,4 +1,4 @@
-"""`tradewind trust`: where judges stand and why, labels by people, the end of a pause."""
+"""`tradewind trust`: where judges stand and why, labels by people, pauses and ways back."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from typer.core import TyperGroup
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.trust import Judge
+from tradewind.run.comeback import go_back
 from tradewind.run.label_queue import SHOWN, queue, written
 from tradewind.run.ledgers import open_ledger
 from tradewind.run.options import AsJson, Run
 from tradewind.types import Json, UserError
-from tradewind.types.trust import Label, Standing
+from tradewind.types.trust import PERSON, Label, Pause, Standing
 
 _NO_LABELS = (
     "nobody says the truth yet: name a verifier in [grader.probes] truth, or label rollouts "
@@ -125,11 +126,49 @@ def sample(
 
 
 @app.command()
+def pause(
+    run: Run,
+    why: Annotated[str, typer.Option(help="Shown to everybody who waits.")] = "to look at it",
+) -> None:
+    """Let training stand still: nothing is opened, leased or trained until `resume`."""
+    who = getpass.getuser()
+    with open_ledger(run) as ledger:
+        made = Pause(alarm=PERSON, cause=f"{why} ({who})", at=time.time())
+        done = ledger.pause_training(made)
+    print("training stands still" if done else "training was paused already")
+
+
+@app.command("return")
+def return_to(
+    run: Run,
+    version: Annotated[
+        int | None,
+        typer.Argument(
+            min=0, metavar="[VERSION]", help="Default: where an alarm has sent the pools back to."
+        ),
+    ] = None,
+    why: Annotated[str, typer.Option(help="Kept on record.")] = "by hand",
+    wait: Annotated[float, typer.Option(help="How long to wait for the trainer, in s.")] = 600.0,
+) -> None:
+    """Take the trainer back to an earlier version, and pause training until `resume`.
+
+    What came after it is withdrawn: what that sampled is not trained, its prompts are drawn again.
+    AdamW begins anew.
+    """
+    with open_ledger(run) as ledger:
+        done = go_back(ledger, version, why, wait)
+        pools = sum(report.version == done.version for report in ledger.pools())
+    print(f"{done.sentence}; {pools} pools serve it already")
+    print(f"training stands still until: tradewind trust resume {run}")
+
+
+@app.command()
 def resume(run: Run) -> None:
-    """Let training go on after an alarm has paused it; pools follow the newest version again."""
+    """Let training go on after a pause; pools follow the newest version again."""
     with open_ledger(run) as ledger:
         pause = ledger.resume_training(time.time(), getpass.getuser())
-    print("training was not paused" if pause is None else f"training goes on; it was {pause.alarm}")
+    said = "was not paused" if pause is None else f"goes on; it was paused by {pause.who}"
+    print(f"training {said}")
 
 
 def _judge_of(ledger: Ledger, signal: str) -> Judge:

@@ -39,8 +39,9 @@ class OptimiserConfig(Config):
     """Recompute activations in the backward pass: less memory, about a third more time."""
     checkpoint_every: int = Field(default=5, ge=1)
     """Steps between checkpoints. After a crash the steps since the newest one are replayed."""
-    keep_checkpoints: int = Field(default=2, ge=1)
-    """How many checkpoints stay on disk."""
+    keep_checkpoints: int = Field(default=2, ge=2)
+    """How many checkpoints stay on disk. A crash may come before the step of the newest one is
+    committed: then the run goes on from the one before it."""
     lease_ttl_s: float = Field(default=15.0, gt=0)
     """How long the trainer's place in the ledger outlives its last sign of life."""
     shortcut_span: int = Field(default=16, ge=0)

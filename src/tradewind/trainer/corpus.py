@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
-from tokenizers import Tokenizer
 
+from tradewind.render.tokenizer import open_tokenizer
 from tradewind.types import Record, Sample, UserError
 
 Ids = list[int]
@@ -47,19 +47,14 @@ def read_corpus(file: Path, model: Path) -> Corpus:
         UserError: a file is missing, a line is not a document, or nothing is there to train on.
     """
     documents = _documents(file)
-    vocabulary = model / "tokenizer.json"
-    if not vocabulary.exists():
-        raise UserError(
-            "the model folder has no tokenizer.json", value=str(model), fix="add the tokenizer"
-        )
-    encoded = Tokenizer.from_file(str(vocabulary)).encode_batch(
+    encoded = open_tokenizer(model).encode_batch(
         [document.text for document in documents], add_special_tokens=False
     )
     end = end_id(model)
     ids: dict[str, list[Ids]] = {"train": [], "heldout": []}
     for document, encoding in zip(documents, encoded, strict=True):
         ids[document.split].append([*encoding.ids, end])
-    if not ids["train"]:
+    if not any(len(document) > 1 for document in ids["train"]):
         raise UserError(
             "the corpus has no document to train on",
             value=str(file),
@@ -69,9 +64,20 @@ def read_corpus(file: Path, model: Path) -> Corpus:
 
 
 def end_id(model: Path) -> int:
-    """The eos id in the model's config; the first one if there are several."""
-    found = json.loads((model / "config.json").read_text())["eos_token_id"]
-    return int(found[0] if isinstance(found, list) else found)
+    """The eos id in the model's config; the first one if there are several.
+
+    Raises:
+        UserError: it names none.
+    """
+    found = json.loads((model / "config.json").read_text()).get("eos_token_id")
+    first = found[0] if isinstance(found, list) and found else found
+    if not isinstance(first, int):
+        raise UserError(
+            "the model names no token that ends a document",
+            value=found,
+            fix="set eos_token_id in its config.json",
+        )
+    return first
 
 
 def rows(documents: Sequence[Ids], length: int, seed: int) -> Iterator[Row]:
@@ -114,7 +120,6 @@ def row_samples(row: Row, isolate: bool, name: str) -> list[Sample]:
             advantage=1.0,
             weight=1.0,
             temperature=1.0,
-            prompt_length=0,
         )
         for index, piece in enumerate(pieces)
         if len(piece) > 1
@@ -130,8 +135,14 @@ def _epoch(documents: Sequence[Ids], seed: int, number: int) -> list[Ids]:
 def _documents(file: Path) -> list[Document]:
     if not file.exists():
         raise UserError("the corpus file does not exist", value=str(file), fix="check its path")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        fix = "save the file as UTF-8"
+        raise UserError(f"the corpus is not UTF-8 ({error})", value=str(file), fix=fix) from error
     out = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    # not splitlines: a document may hold U+2028 and other ends of lines that JSON does not escape
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:

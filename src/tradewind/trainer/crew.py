@@ -111,10 +111,12 @@ class Crew:
         """What was published last, if this rank holds all of it."""
         return self._share.tensors()
 
-    def adopt(self, published: Bits) -> int:
-        """Take over published weights; how many values of the first rank differed."""
-        self._tell("adopt")
-        return self.learner.adopt(self._spread(published))
+    def adopt(self, published: Bits, *, afresh: bool = False) -> int:
+        """Take over published weights, `afresh` without a trace of those before; how many values of
+        the first rank differed.
+        """
+        self._tell("adopt", afresh=afresh)
+        return self.learner.adopt(self._spread(published), afresh=afresh)
 
     def load(self, stage: str, steps_done: int) -> None:
         """Take over a checkpoint on all ranks."""
@@ -147,7 +149,7 @@ class Crew:
             case "begin":
                 self._begin(**values)
             case "adopt":
-                self.learner.adopt(self._spread({}))
+                self.learner.adopt(self._spread({}), **values)
             case "load":
                 checkpoint.load(folder=self.checkpoints, learner=self.learner, **values)
 

@@ -94,7 +94,9 @@ def _own(row: Tensor, target: Tensor, grad: Tensor, per_row: Tensor, logp: Tenso
 
 
 def _logits(hidden: Tensor, weight: Tensor, temperature: Tensor) -> Tensor:
-    """fp32 [R, V]. bf16 logits near 20 are spaced 0.125: products are bf16, the sum is not."""
+    """fp32 [R, V]. In bf16 they are rounded once, after a sum in fp32 (0.125 apart near 20): torch
+    has no product of bf16 with an fp32 result on CPUs.
+    """
     logits = torch.mm(hidden, weight.t()).float()
     return logits if bool((temperature == 1.0).all()) else logits.div_(temperature[:, None])
 

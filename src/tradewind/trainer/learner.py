@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from tradewind.trainer import corpus
 from tradewind.trainer.arithmetic import compute_dtype
+from tradewind.trainer.bits import bits_of, from_bits
 from tradewind.trainer.config import OptimiserConfig
 from tradewind.trainer.forest import Forest, in_prefix_order, plant, split
 from tradewind.trainer.master import MasterWeights, local
@@ -98,16 +99,23 @@ class Learner:
 
     @torch.no_grad()
     def probe(self, sequences: Sequence[Ids]) -> tuple[Probe, ...]:
-        """What this trainer computes for `sequences`, by the rounded weights that it publishes.
+        """What `sequences` get by the rounded weights that this trainer publishes.
 
-        Every rank must call it, with the same sequences; one micro-batch, no gradients.
+        In fp32 if it is the only rank, whatever it trains in: a pool is then told from a wrong one
+        by its own rounding alone. Every rank must call it, with the same sequences; one
+        micro-batch, no gradients.
         """
+        policy = (
+            self.policy
+            if self.ranks.world > 1 or self.policy.inner.dtype == torch.float32
+            else self.policy.exact()
+        )
         samples = corpus.row_samples([list(ids) for ids in sequences], True, "probe")
         ordered = in_prefix_order(samples)
-        logp, _ = self.policy(plant(ordered, 0).to(self.ranks.device))
-        self.ranks.release(self.policy)
+        logp, _ = policy(plant(ordered, 0).to(self.ranks.device))
+        self.ranks.release(policy)
         parts = logp.float().cpu().split([len(sample.ids) - 1 for sample in ordered])
-        dtype = str(self.policy.inner.dtype).removeprefix("torch.")
+        dtype = str(policy.inner.dtype).removeprefix("torch.")
         pairs = zip(ordered, parts, strict=True)
         found = {s.ids: Probe.of(s.ids, p.tolist(), dtype) for s, p in pairs}
         return tuple(found[ids] for ids in sequences)
@@ -125,11 +133,13 @@ class Learner:
             if isinstance(full, DTensor):
                 full = full.full_tensor()
             if self.ranks.first:
-                out[name] = bits(full)
+                out[name] = bits_of(full)
         return out
 
-    def adopt(self, published: Bits) -> int:
-        """Take over published weights; how many values differed on this rank."""
+    def adopt(self, published: Bits, *, afresh: bool = False) -> int:
+        """Take over published weights (see `MasterWeights.adopt`); how many values differed on
+        this rank.
+        """
         parts = {}
         for name, parameter in self.policy.trained():
             tensor = from_bits(published[name]).to(self.ranks.device)
@@ -138,7 +148,7 @@ class Learner:
                     distribute_tensor(tensor, parameter.device_mesh, parameter.placements)
                 )
             parts[name] = tensor
-        return self.masters.adopt(parts)
+        return self.masters.adopt(parts, afresh=afresh)
 
     def _forests(self, samples: Sequence[Sample], version: int) -> Iterator[tuple[Forest, bool]]:
         """This rank's micro-batches; False marks one that only keeps step with other ranks."""
@@ -147,13 +157,3 @@ class Learner:
         for index in range(rank, -(-len(parts) // world) * world, world):
             real = index < len(parts)
             yield plant(parts[index if real else -1], version).to(self.ranks.device), real
-
-
-def bits(tensor: Tensor) -> np.ndarray:
-    """A tensor rounded to bf16, as a uint16 array of its own memory."""
-    return tensor.to(torch.bfloat16).cpu().contiguous().view(torch.uint16).numpy().copy()
-
-
-def from_bits(array: np.ndarray) -> Tensor:
-    """uint16 bits as a bf16 tensor."""
-    return torch.from_numpy(np.array(array)).view(torch.bfloat16)

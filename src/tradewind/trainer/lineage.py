@@ -21,7 +21,7 @@ from tradewind.weights.probe import Ids, Probe, draw_ids
 from tradewind.weights.publish import Publisher
 from tradewind.weights.signing import Signer
 from tradewind.weights.state import State
-from tradewind.weights.tensors import Array, TensorSet
+from tradewind.weights.tensors import TensorSet
 from tradewind.weights.upload import Uploaded
 
 LIVE_S = 3600.0
@@ -115,16 +115,6 @@ class Lineage:
         """
         return self._publisher.seal(self.version, self.leaves, leaves, delta, stage, step, probes)
 
-    def publish(
-        self, new: Mapping[str, Array], stage: str, step: int, probes: tuple[Probe, ...]
-    ) -> WeightVersion:
-        """Upload all of `new` as the successor of `version`, by one rank that holds all of it."""
-        number, old = self.version.version + 1, self.at(self.version)
-        named = self.named(new)
-        return self._publisher.publish(
-            number, self.version, old, named, stage, step=step, probes=probes
-        )
-
     def announce(
         self, version: WeightVersion, leaves: Mapping[str, Leaf], tensors: TensorSet | None
     ) -> None:
@@ -169,11 +159,6 @@ class Lineage:
                 fix="use a model family whose checkpoint names transformers keeps",
             )
         return found
-
-    def named(self, trained: Mapping[str, Array]) -> TensorSet:
-        """Trained weights under all names of the base."""
-        twins = self.twins(trained).items()
-        return TensorSet({**trained, **{twin: trained[name] for twin, name in twins}})
 
     def _announce_all(self, versions: list[WeightVersion]) -> None:
         """After a crash the newest may lack its pointer; after one at the base, both may."""

@@ -3,6 +3,7 @@
     consumes     closed groups (ledger), the model folder, checkpoints
     produces     weight versions (bucket), steps (ledger), metrics/rl.jsonl, checkpoints
     waits for    closed groups                      unblocked by controller, grader, worker
+                 a person, while training is paused unblocked by `tradewind trust resume`
                  its last publication, at most one  unblocked by the bucket, or a deadline
                  the place of a dead trainer        unblocked by its time to live
 
@@ -14,6 +15,8 @@
 A crash before the commit: nothing happened, the groups are claimed again, and nothing of the step
 after it was committed. A crash after it: the step stands, the next start replays it from the
 ledger's groups and announces it again. So every group is trained into exactly one version (R7).
+
+Before it claims, it heeds an order to go back to an earlier version (`comeback.py`).
 """
 
 from __future__ import annotations
@@ -21,13 +24,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from tradewind.algo.samples import samples_of
 from tradewind.ledger.ledger import Ledger
 from tradewind.trainer.behind import Behind
+from tradewind.trainer.comeback import Comeback
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.crew import Crew
 from tradewind.trainer.learner import Learner
@@ -80,6 +85,7 @@ def train(config: TrainerConfig, run: Run) -> None:
             groups = loop.claim(number)
             metrics = loop.step(groups, number)
             loop.hand_over(number, groups, metrics)
+        loop.heed(config.steps)
         loop.settle()
         crew.dismiss()
 
@@ -115,11 +121,12 @@ class Loop:
     def claim(self, number: int) -> list[ClosedGroup]:
         """Wait for the step's groups; the wait is in the beat and has a deadline.
 
-        While an alarm has paused training nothing is claimed, and the deadline is a person's.
+        While training is paused nothing is claimed, and the deadline is a person's.
         """
-        self.doing = f"step {number}"
         closed, progressed = -1, time.monotonic()
         while True:
+            self.heed(number)
+            self.doing = f"step {number}"
             paused = self.ledger.paused()
             if paused is None and (groups := self._claimable()):
                 return groups
@@ -144,9 +151,31 @@ class Loop:
     def _missing(self, number: int, closed: int, paused: Pause | None) -> tuple[str, str]:
         """What the step waits for, and who can end the wait."""
         if paused is not None:
-            return f"a person: the alarm {paused.alarm!r} has paused training", "you"
+            return f"a person: {paused.who} has paused training", "you"
         missing = self.config.groups_per_step - closed
         return f"{missing} more closed groups for step {number}", "controller"
+
+    def heed(self, number: int) -> None:
+        """Go back to an earlier version before step `number`, if there is an order to."""
+        order = self.ledger.return_order()
+        if order is None:
+            return
+        self.settle()  # the step before is the newest that is withdrawn
+        self.doing = f"go back to version {order.back_to}"
+        self.pulse.doing(self.doing)
+        comeback = Comeback(self.crew, self.ledger, self.lineage, order)
+        if not comeback.take_over():
+            return
+        probes = self.probe()
+        self.crew.publish(number)
+        self.behind.start(number, partial(self.publish_return, comeback, number, probes))
+        self.settle()
+        self.version = self.lineage.version.version
+
+    def publish_return(self, comeback: Comeback, number: int, probes: tuple[Probe, ...]) -> None:
+        """Make a return durable, in the order of a step. Runs behind, where deadlines are."""
+        with self._concluded(f"publishes version {self.version + 1}"):
+            comeback.publish(number, probes, self.pulse.check)
 
     def step(self, groups: Sequence[ClosedGroup], number: int) -> Metrics:
         """One update of the weights in memory; before it, the last publication is over."""
@@ -186,10 +215,16 @@ class Loop:
 
     def publish(self, step: Step, probes: tuple[Probe, ...]) -> None:
         """Make the step durable, in the one order that survives a crash anywhere. Runs behind."""
+        with self._concluded(f"publishes step {step.step}"):
+            self._publish(step, probes)
+
+    @contextmanager
+    def _concluded(self, what: str) -> Iterator[None]:
+        """Say what goes on behind, and tell the other ranks how it ended."""
         failure: str | None = "the first rank failed"
         try:
-            self.pulse.beside(f"publishes step {step.step}")
-            self._publish(step, probes)
+            self.pulse.beside(what)
+            yield
             failure = None
         except TradewindError as error:
             failure = str(error)

@@ -115,16 +115,19 @@ class MasterWeights:
             local(parameter.data).copy_(master.to(torch.bfloat16))
 
     @torch.no_grad()
-    def adopt(self, published: dict[str, Tensor]) -> int:
+    def adopt(self, published: dict[str, Tensor], *, afresh: bool = False) -> int:
         """Take over published bf16 weights (this rank's part); returns how many values differed.
 
-        A master that already rounds to the published value keeps its hidden digits.
+        A master that already rounds to the published value keeps its hidden digits. `afresh`: none
+        does, and AdamW begins anew, so that what is here depends on `published` alone.
         """
         changed = 0
         for name, master in zip(self.names, self.masters, strict=True):
             differs = master.to(torch.bfloat16) != published[name]
             changed += int(differs.sum())
-            master.copy_(torch.where(differs, published[name].float(), master))
+            master.copy_(torch.where(differs | afresh, published[name].float(), master))
+        if afresh:
+            self._adamw.state.clear()
         self.round()
         return changed
 
@@ -152,18 +155,18 @@ class MasterWeights:
             assert saved.shape == master.shape, f"{name}: {saved.shape} is not {master.shape}"
             master.copy_(saved)
             self._adamw.state[master] = {
-                "step": state[f"count.{name}"].reshape(()).clone(),
-                "exp_avg": state[f"first.{name}"].clone(),
-                "exp_avg_sq": state[f"second.{name}"].clone(),
+                "step": state[f"count.{name}"].reshape(()).to(master.device, copy=True),
+                "exp_avg": state[f"first.{name}"].to(master.device, copy=True),
+                "exp_avg_sq": state[f"second.{name}"].to(master.device, copy=True),
             }
         self.round()
 
     def _norm(self) -> float:
         """Global 2-norm of all gradients over all ranks, in fp32."""
         gradients = [m.grad for m in self.masters if m.grad is not None]
-        squares = torch.zeros((), dtype=torch.float64)
+        squares = torch.zeros((), dtype=torch.float64, device=self.masters[0].device)
         for norm in torch._foreach_norm(gradients) if gradients else ():
-            squares += norm.double().cpu() ** 2
+            squares += norm.double() ** 2
         if dist.is_initialized():
             dist.all_reduce(squares)
         return float(squares.sqrt())

@@ -34,7 +34,6 @@ from tradewind.trainer.ranks import Ranks
 from tradewind.trainer.run import Run, open_run
 from tradewind.trainer.schedule import rate
 from tradewind.types import Conflict, Sample, UserError
-from tradewind.weights.digest import leaves_of
 
 STAGE = "midtrain"
 LOG = logging.getLogger(__name__)
@@ -64,16 +63,16 @@ def midtrain(config: MidtrainConfig, run: Run, corpus_file: Path) -> None:
             )
         learner = Learner.open(run.model, config, ranks)
         crew = Crew(learner, run.checkpoints, run.open_bucket())
+        lineage.resume(crew.begin(lineage.twins(crew.names)), crew.tensors())
         course = Course(config, crew, corpus, ledger, pulse, MetricsFile(run.workspace, STAGE))
         for number, batch in course.resume():
             course.step(number, batch)
             course.save(number + 1)
-        new = learner.weights()
         probes = crew.probe(lineage.probe_ids(crew.vocabulary))
-        version = lineage.publish(new, STAGE, config.steps, probes)
+        leaves, delta = crew.upload()
+        version = lineage.seal(leaves, delta, STAGE, config.steps, probes)
         ledger.commit_version(version)
-        tensors = lineage.named(new)
-        lineage.announce(version, leaves_of(tensors), tensors)
+        lineage.announce(version, leaves, crew.tensors())
         checkpoint.discard(run.checkpoints, STAGE)
 
 

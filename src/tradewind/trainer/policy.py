@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,8 @@ class Policy(nn.Module):
     """transformers' decoder with forest attention and a chunked head.
 
     Any causal family whose attention goes through transformers' attention interface serves:
-    Llama, Qwen2, Qwen3 and their relatives. Parameters hold bf16-exact values.
+    Llama, Qwen2, Qwen3 and their relatives; what would be computed otherwise than transformers
+    does is refused. Parameters hold bf16-exact values.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -77,6 +79,7 @@ class Policy(nn.Module):
         inner = inner.to(torch.bfloat16).to(dtype)
         for name, buffer in inner.named_buffers():
             buffer.data = rope[name].data  # rotary frequencies stay as they were computed, in fp32
+        _check_head(inner)
         if recompute:
             inner.activation_checkpointing_enable({"use_reentrant": False})
         inner.train()
@@ -99,6 +102,12 @@ class Policy(nn.Module):
         )
         return logp, entropy
 
+    def exact(self) -> Policy:
+        """What computes the same values in fp32: a copy, 4 bytes for each, unless this does."""
+        if self.inner.dtype == torch.float32:
+            return self
+        return Policy(copy.deepcopy(self.inner).float())
+
     def layers(self) -> Iterator[nn.Module]:
         """The decoder layers, in order; FSDP shards one at a time."""
         yield from self.inner.model.layers
@@ -114,5 +123,23 @@ def _is_mixture(config: Any) -> bool:
 
 
 def _is_windowed(config: Any) -> bool:
+    """By layer, or all of them, as Mistral's first models."""
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    return kinds != {"full_attention"}
+    return kinds != {"full_attention"} or bool(getattr(config, "sliding_window", None))
+
+
+@torch.no_grad()
+def _check_head(inner: Any) -> None:
+    """`forward` multiplies by the head's matrix and does nothing else: raises UserError for a model
+    whose logits are scaled, capped or shifted after that, as those of Granite, Cohere and Gemma 2.
+    """
+    ids = torch.tensor([[0, 1]])
+    hidden = inner.model(input_ids=ids, use_cache=False).last_hidden_state
+    logits = inner(input_ids=ids, use_cache=False).logits.float()
+    product = nn.functional.linear(hidden, inner.lm_head.weight).float()
+    if not torch.allclose(logits, product, rtol=0.0, atol=1e-3 * float(product.abs().max())):
+        raise UserError(
+            "the trainer's head is a product, and this model does more than that to its logits",
+            value=inner.config.model_type,
+            fix="use a model whose logits are the product of hidden state and head",
+        )

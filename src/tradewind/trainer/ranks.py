@@ -30,6 +30,8 @@ class Ranks:
         cuda = torch.cuda.is_available()
         index = int(os.environ.get("LOCAL_RANK", "0"))
         device = torch.device("cuda", index) if cuda else torch.device("cpu")
+        if cuda:
+            torch.cuda.set_device(device)  # NCCL would put every rank on the first one
         world = int(os.environ.get("WORLD_SIZE", "1"))
         if world > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if cuda else "gloo")

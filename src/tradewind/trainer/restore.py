@@ -1,4 +1,11 @@
-"""Where an interrupted run goes on: newest checkpoint, then replay of the committed steps."""
+"""Where an interrupted run goes on: newest checkpoint, then replay of the committed steps.
+
+    base or mid-trained ── step ── step ── ... ── return ── step ── checkpoint ── step ── step
+                                                  (begins)          or, if there is one, here
+
+RL begins with the newest version that no step has made. Nothing before it is needed any more: its
+weights are in the bucket, its optimiser was new.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +25,24 @@ def restore(crew: Crew, ledger: Ledger, lineage: Lineage, pulse: Pulse) -> int:
     """Bring model and moments to the last committed step; returns the number of the next one.
 
     A checkpoint that is ahead of the ledger belongs to a step that was never committed and is
-    deleted. Steps after the checkpoint are trained again from the groups that they consumed; each
-    must reproduce the state id that was published. If one does not (another machine, another
-    library), the published weights are taken over and an event says so: pools serve those.
+    deleted; one from before a return is not looked at. Steps after the checkpoint are trained again
+    from the groups that they consumed; each must reproduce the state id that was published. If one
+    does not (another machine, another library), the published weights are taken over and an event
+    says so: pools serve those.
     """
     last = ledger.last_step()
     done = 0 if last is None else last.step + 1
     checkpoint.discard(crew.checkpoints, STAGE, above=done)
-    saved = checkpoint.found(crew.checkpoints, STAGE)
     versions = {version.version: version for version in ledger.versions()}
     steps = ledger.steps()
+    begins = max(number for number, version in versions.items() if version.stage != STAGE)
+    before = sum(step.version < begins for step in steps)
+    saved = [number for number in checkpoint.found(crew.checkpoints, STAGE) if number > before]
     if saved:
         crew.load(STAGE, saved[-1])
     else:
-        first = min((step.version for step in steps), default=lineage.version.version + 1) - 1
-        crew.adopt(dict(lineage.at(versions[first])))
-    for step in steps[saved[-1] if saved else 0 :]:
+        crew.adopt(dict(lineage.at(versions[begins])), afresh=True)
+    for step in steps[saved[-1] if saved else before :]:
         pulse.doing(f"replay step {step.step}")
         _replay(crew, ledger, step)
         _compare(crew, lineage, pulse, versions[step.version])

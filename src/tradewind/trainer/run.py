@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.place import ledger_of
+from tradewind.render.tokenizer import FILE, open_tokenizer
 from tradewind.trainer.config import OptimiserConfig
 from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.pulse import Pulse
@@ -44,10 +43,9 @@ class Run:
 
     def probe_text(self) -> list[int]:
         """Ids of `weights.probe.TEXT` by the model's tokenizer; none without one."""
-        file = self.model / "tokenizer.json"
-        if not file.exists():
+        if not (self.model / FILE).exists():
             return []
-        return list(Tokenizer.from_file(str(file)).encode(TEXT, add_special_tokens=False).ids)
+        return list(open_tokenizer(self.model).encode(TEXT, add_special_tokens=False).ids)
 
     def open_bucket(self) -> Bucket:
         """Raises UserError if there is none."""

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from tradewind.trainer.bits import bits_of
 from tradewind.trainer.learner import Learner
 from tradewind.trainer.master import local
 from tradewind.trainer.ranks import Ranks
@@ -117,7 +117,7 @@ class Share:
         return rows | {twin: rows[name] for twin, name in self._twins.items() if name in rows}
 
     def _rows(self, parameter: Tensor) -> Rows:
-        items = bits_of(local(parameter))
+        items = bits_of(local(parameter)).reshape(-1)
         begin, total = 0, 2 * parameter.numel()
         if isinstance(parameter, DTensor):
             # FSDP2 cuts the first dimension as torch.chunk does
@@ -158,13 +158,3 @@ class Share:
             runs = [report.hashed[name] for report in reports if name in report.hashed]
             out[name] = Leaf(TAG, shape, joined(runs, 2 * int(np.prod(shape))))
         return out
-
-
-def bits_of(tensor: Tensor) -> Array:
-    """A tensor of bf16-exact values as flat uint16 bits in memory of their own."""
-    flat = tensor.detach().reshape(-1)
-    if flat.device.type == "cpu" and flat.dtype == torch.float32:
-        # the upper halves, taken without torch's threads: the step's would wait for them
-        return flat.numpy().view("<u2")[1::2].copy()
-    bits: Array = flat.to(torch.bfloat16).cpu().view(torch.uint16).numpy().copy()
-    return bits

@@ -10,7 +10,7 @@ import textwrap
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -21,6 +21,8 @@ class Config(BaseModel):
     """Frozen, closed to unknown keys; every field has a default and a docstring under it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    called: ClassVar[str] = "the configuration"
+    """What people call a file of it."""
 
     @classmethod
     def explained(cls) -> dict[str, str]:
@@ -39,7 +41,7 @@ class Config(BaseModel):
 
         Raises `UserError` with a sentence for every unknown key and wrong value.
         """
-        values = {} if path is None else _load(path)
+        values = {} if path is None else _load(path, cls.called)
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -48,7 +50,7 @@ class Config(BaseModel):
                 for fault in error.errors()
             )
             raise UserError(
-                f"the configuration does not work ({faults})",
+                f"{cls.called} does not work ({faults})",
                 value=str(path),
                 fix=f"known keys are {', '.join(cls.model_fields)}",
             ) from error
@@ -83,19 +85,19 @@ def _docstrings(body: list[ast.stmt]) -> dict[str, str]:
     }
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, called: str) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
         return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as error:
         raise UserError(
-            f"the configuration cannot be read ({error.strerror})",
+            f"{called} cannot be read ({error.strerror})",
             value=str(path),
-            fix="check the path after --config",
+            fix="check the path",
         ) from error
     except ValueError as error:
         raise UserError(
-            f"the configuration is neither JSON nor TOML ({error})",
+            f"{called} is neither JSON nor TOML ({error})",
             value=str(path),
             fix="write a JSON file, or TOML with the suffix .toml",
         ) from error

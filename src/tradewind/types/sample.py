@@ -27,11 +27,5 @@ class Sample(Record):
     advantage: float
     """Credit of every sampled token of this sample."""
     weight: float
-    """1 / number of branches of the rollout, so that forking earns nothing."""
+    """1 / number of samples of the rollout, so that forking earns nothing."""
     temperature: float = 1.0
-    prompt_length: int
-    """Length of the leading run that all samples of the group may share."""
-
-    def oldest_version(self) -> int:
-        """The oldest version of any sampled token."""
-        return min(v for v in self.versions if v >= 0)

@@ -118,20 +118,35 @@ class Probe(Record):
     at: float
 
 
+PERSON = "person"
+"""Stands for the alarm where a person has paused training."""
+
+
 class Pause(Record):
-    """Training stands still because an alarm said so; a person lets it go on.
+    """Training stands still because an alarm said so, or a person; a person lets it go on.
 
     Example: `Pause(alarm="nulls", cause="31 of the last 100 rollouts were null", at=1764486000)`.
     """
 
     alarm: str
+    """Its name, or `PERSON`."""
     cause: str
     at: float
     pools: int | None = None
     """Version to which the pools were sent back; None: they serve what they served."""
+    trainer: bool = False
+    """Whether the run's own trainer is to go back there, too."""
+
+    @property
+    def who(self) -> str:
+        """`the alarm 'nulls'`, or `a person`."""
+        return "a person" if self.alarm == PERSON else f"the alarm {self.alarm!r}"
 
     @property
     def sentence(self) -> str:
         """Which alarm, why, and what else was done."""
-        said = f"paused by the alarm {self.alarm!r}: {self.cause}"
-        return said if self.pools is None else f"{said}; pools go back to version {self.pools}"
+        said = f"paused by {self.who}: {self.cause}"
+        if self.pools is None:
+            return said
+        who = "pools and the trainer" if self.trainer else "pools"
+        return f"{said}; {who} go back to version {self.pools}"

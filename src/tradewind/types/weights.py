@@ -25,7 +25,7 @@ class WeightVersion(Record):
     manifest: str
     """Bucket key of the manifest."""
     stage: str
-    """`base`, `midtrain` or `rl`."""
+    """`base`, `midtrain`, `rl`, or `return`: an earlier version's weights again."""
     bytes_shipped: int
     """Bytes of frames and manifest uploaded for it."""
     bytes_full: int

@@ -60,7 +60,9 @@ class RelayFailed(TradewindError):
 
 
 class Relayed:
-    """A `Source`; used by one thread. `bucket` is what lies behind the relay, if it is known."""
+    """A `Source`; only `get` may be called by several threads. `bucket` is what lies behind the
+    relay, if it is known.
+    """
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from acting import acting, call, episode
 
-from tradewind.rewards.monitor.exploits import BUILT_IN, Exploits, ExploitsOptions, read_rules
+from tradewind.rewards.monitor.exploits import BUILT_IN, Exploits, ExploitsOptions, Rules
 from tradewind.rewards.monitor.planted import ENTRIES, INNOCENT, measure, planted, total
 from tradewind.rewards.monitor.pythoncode import read_python
 from tradewind.rewards.monitor.shelltext import read_shell
@@ -126,13 +126,13 @@ def test_text_beyond_what_is_read_is_counted(monitor):
             "version = '1'\nrules = [{name = 'a', class = 'b', on = ['run'], patern = 'x'}]",
             "pattern",
         ),
-        ("version = ", "no TOML"),
+        ("version = ", "nor TOML"),
     ],
 )
 def test_a_rule_file_with_a_fault_is_a_sentence(tmp_path, file, said):
     (tmp_path / "rules.toml").write_text(file)
     with pytest.raises(UserError, match=said):
-        read_rules(tmp_path / "rules.toml")
+        Rules.read(tmp_path / "rules.toml")
 
 
 def test_rules_of_your_own_stand_beside_the_built_in_ones(tmp_path):
@@ -142,7 +142,7 @@ def test_rules_of_your_own_stand_beside_the_built_in_ones(tmp_path):
         "pattern = '^admin-tool '\nseverity = 0.5\n"
     )
     monitor = Exploits(ExploitsOptions(rules=own))
-    assert monitor.version == f"{read_rules(BUILT_IN).version}+ours-3"
+    assert monitor.version == f"{Rules.read(BUILT_IN).version}+ours-3"
     assert monitor.score(ran("admin-tool --all")).value == 0.5
     assert monitor.score(ran("git reflog")).value == 1.0
 
@@ -180,7 +180,7 @@ def test_every_class_of_exploit_is_planted_in_every_style_and_has_innocent_look_
     innocent = entries.pop(INNOCENT)
     assert set(innocent) == {*entries, "fresh", "unseen"}
     assert all(set(styles) == set(STYLES) for styles in entries.values())
-    known = {rule.exploit for rule in read_rules(BUILT_IN).rules}
+    known = {rule.exploit for rule in Rules.read(BUILT_IN).rules}
     assert set(entries) == known - {"unreadable"}
 
 

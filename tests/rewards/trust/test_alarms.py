@@ -105,6 +105,8 @@ def test_a_leap_can_send_pools_back_to_before_the_policy_that_made_it():
 def test_what_cannot_say_from_when_on_cannot_roll_back():
     with pytest.raises(ValidationError, match=r"nulls cannot be 'roll_back'.*use 'pause'"):
         AlarmConfig(nulls=Action.ROLL_BACK)
+    with pytest.raises(ValidationError, match=r"length cannot be 'return'.*use 'pause'"):
+        AlarmConfig(length=Action.RETURN)
 
 
 def test_a_lucky_draw_of_tasks_is_no_leap_where_most_earn_nothing():

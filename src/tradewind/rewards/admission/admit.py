@@ -23,7 +23,6 @@ from tradewind.rewards.admission.record import (
     Admission,
     Failure,
     Register,
-    basis_of,
     files_in,
     hashes_of,
     read_register,
@@ -33,6 +32,7 @@ from tradewind.rewards.config import Composition, Role
 from tradewind.rewards.panel import Panel
 from tradewind.rewards.registry import open_signal
 from tradewind.rewards.signal import Kind
+from tradewind.types.digest import digest_of
 from tradewind.types.errors import UserError
 from tradewind.types.task import Task
 
@@ -197,7 +197,7 @@ def _empty(
     opened = panels[0].signals if panels else []
     signals = {config.name: signal.version for config, signal in opened}
     thresholds = options.model_dump(mode="json")
-    basis = basis_of(
+    basis = digest_of(
         {
             "rules": RULES,
             "signals": [config.model_dump(mode="json") for config, _ in opened],

@@ -13,16 +13,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from tradewind.rewards.admission.leaves import leaves
+from tradewind.types.digest import digest_of
 from tradewind.types.record import Json, Record
 from tradewind.types.task import Task
 
@@ -126,9 +126,9 @@ def hashes_of(tasks: Iterable[Task], folder: Path = Path()) -> dict[str, Hashes]
     for task in known:
         whole = task.model_dump(mode="json")
         files = files_in(task.reference, folder)
-        one[task.task_id] = _hash([whole, files] if files else whole)
+        one[task.task_id] = digest_of([whole, files] if files else whole)
         kinds.setdefault(task.kind, []).append(one[task.task_id])
-    of_kind = {kind: _hash(sorted(found)) for kind, found in kinds.items()}
+    of_kind = {kind: digest_of(sorted(found)) for kind, found in kinds.items()}
     return {task.task_id: Hashes(one[task.task_id], of_kind[task.kind]) for task in known}
 
 
@@ -150,13 +150,3 @@ def _digest(file: Path, _changed: int, _size: int) -> str:
     """Many tasks may name one large file."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def basis_of(parts: Mapping[str, Any]) -> str:
-    """A hash over plain data."""
-    return _hash(dict(parts))
-
-
-def _hash(value: Any) -> str:
-    canonical = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

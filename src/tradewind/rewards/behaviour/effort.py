@@ -22,6 +22,9 @@ from tradewind.rewards.signal import Verdict
 from tradewind.types.config import Config
 from tradewind.types.episode import Episode
 
+PARTS = ("thinking", "calls", "message", "outputs", "call_count", "turn_count")
+"""The six of them, by their names in `Effort` and in the options."""
+
 
 class EffortOptions(Config):
     """Weights of the six parts of x, and the shape of C."""
@@ -80,13 +83,4 @@ def cost(x: float, k: float, q: float) -> float:
 
 def weigh(effort: Effort, weights: EffortOptions) -> float:
     """x: the six counts, each times its weight."""
-    return math.fsum(
-        (
-            weights.thinking * effort.thinking,
-            weights.calls * effort.calls,
-            weights.message * effort.message,
-            weights.outputs * effort.outputs,
-            weights.call_count * effort.call_count,
-            weights.turn_count * effort.turn_count,
-        )
-    )
+    return math.fsum(getattr(weights, part) * getattr(effort, part) for part in PARTS)

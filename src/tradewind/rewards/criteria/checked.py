@@ -44,4 +44,4 @@ class CheckedSignal(Signal):
         shown = exhibit_of(self.criterion, episode.task, episode.outcome, episode.turns)
         found = without_a_judge(self.rubric, self.criterion, shown)
         assert found is not None, "a checker settles everything"
-        return Verdict(value=found.value, cause=found.cause, evidence=found.evidence)
+        return found

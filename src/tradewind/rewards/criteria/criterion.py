@@ -10,20 +10,20 @@ comes out of it during training is a signal of that name (`rewards/judges/signal
 
 from __future__ import annotations
 
-import hashlib
-import json
 from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from tradewind.types.digest import digest_of
 from tradewind.types.record import Record
+from tradewind.types.trust import TrustState
 
 YES_NO = ("no", "yes")
 MOST_LEVELS = 5
-Trust = Literal["uncalibrated", "probation", "trusted"]
-"""States of a judge for a criterion, in order; a quarantined one is never enough."""
+MINIMUM = (TrustState.UNCALIBRATED, TrustState.PROBATION, TrustState.TRUSTED)
+"""States of a judge that a criterion may ask for; a quarantined one is never enough."""
 
 
 class Kind(StrEnum):
@@ -114,7 +114,7 @@ class Criterion(Record):
     """`found`: every answer above the lowest level needs a quote; `always`: each one does."""
     checker: str | None = None
     """A deterministic check that makes a judge unnecessary (`criteria/checkers.py`)."""
-    minimum_trust: Trust = "probation"
+    minimum_trust: TrustState = TrustState.PROBATION
     """Below this state of its judge the criterion has no weight."""
     author: str | None = None
     allow: tuple[str, ...] = ()
@@ -155,10 +155,12 @@ class Criterion(Record):
     def digest(self) -> str:
         """16 hex digits over what can change a verdict: examples, author and weights cannot."""
         judged = {"id", "question", "polarity", "levels", "evidence", "guidance", "quotes"}
-        return _digest(self.model_dump(mode="json", include={*judged, "checker"}))
+        return digest_of(self.model_dump(mode="json", include={*judged, "checker"}))
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Criterion:
+        if self.minimum_trust not in MINIMUM:
+            raise ValueError(f"minimum_trust is one of {', '.join(MINIMUM)}")
         if self.weight == 0:
             raise ValueError("weight 0 would never count; remove the criterion")
         if self.gate and self.weight < 0:
@@ -191,16 +193,11 @@ class Rubric(Record):
     @cached_property
     def digest(self) -> str:
         """16 hex digits over name, version and all that can change a verdict."""
-        return _digest([self.name, self.version, [found.digest for found in self.criteria]])
+        return digest_of([self.name, self.version, [found.digest for found in self.criteria]])
 
     def key(self, criterion: Criterion) -> str:
         """16 hex digits of one criterion in this version of the rubric.
 
         Other criteria of the file are not in it: adding one forgets no verdict and no trust.
         """
-        return _digest([self.name, self.version, criterion.digest])
-
-
-def _digest(data: object) -> str:
-    text = json.dumps(data, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digest_of([self.name, self.version, criterion.digest])

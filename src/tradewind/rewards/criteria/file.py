@@ -23,13 +23,20 @@ import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
 from tradewind.rewards.criteria.checkers import CHECKERS, fault_of
-from tradewind.rewards.criteria.criterion import Criterion, Evidence, Example, Kind, Rubric, Scope
-from tradewind.rewards.criteria.criterion import Trust as TrustState
+from tradewind.rewards.criteria.criterion import (
+    MINIMUM,
+    Criterion,
+    Evidence,
+    Example,
+    Kind,
+    Rubric,
+    Scope,
+)
 from tradewind.types.errors import UserError
 
 RUBRIC_KEYS = ("rubric", "version", "author", "criteria")
@@ -41,7 +48,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "kind": tuple(Kind),
     "polarity": ("positive", "negative"),
     "quotes": ("found", "always"),
-    "minimum_trust": get_args(TrustState),
+    "minimum_trust": MINIMUM,
 }
 
 

@@ -13,8 +13,6 @@ What the policy can cause is graded. Only the judge's own failure is null.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -34,6 +32,7 @@ from tradewind.rewards.judges.reply import Reply, Unusable, read_reply
 from tradewind.rewards.judges.settled import Judgement, about, without_a_judge
 from tradewind.rewards.judges.store import Store
 from tradewind.rewards.trust.statistics.noise import effective_repeats
+from tradewind.types.digest import digest_of
 from tradewind.types.record import Json, Record
 
 log = logging.getLogger("judge")
@@ -62,7 +61,7 @@ class Judge:
         self._flights: dict[str, tuple[threading.Lock, int]] = {}
         self._guard = threading.Lock()
         asked = {"url", "model", "temperature", "max_tokens", "response_format"}
-        self.identity = _digest(options.model_dump(mode="json", include=asked))
+        self.identity = digest_of(options.model_dump(mode="json", include=asked))
         """16 hex digits over what can change a reply: endpoint, model, sampling."""
 
     def decide(self, rubric: Rubric, criterion: Criterion, exhibit: Exhibit) -> Judgement:
@@ -128,8 +127,8 @@ class Judge:
         self, rubric: Rubric, criterion: Criterion, exhibit: Exhibit, number: int, until: float
     ) -> tuple[Reading, bool]:
         """The reading, and whether it was stored; equal exhibits at the same time are one call."""
-        family = _digest([self.identity, TEMPLATE_HASH, rubric.key(criterion)])
-        key = _digest([family, exhibit.model_dump(mode="json")], 64)
+        family = digest_of([self.identity, TEMPLATE_HASH, rubric.key(criterion)])
+        key = digest_of([family, exhibit.model_dump(mode="json")], 64)
         with self._flight(f"{key} {number}", until):
             stored = self._stored(key, number)
             if stored is not None:
@@ -190,7 +189,7 @@ class Judge:
         return self._endpoint.budget.allows_repeats()
 
     def _rho(self, rubric: Rubric, criterion: Criterion) -> float:
-        family = _digest([self.identity, TEMPLATE_HASH, rubric.key(criterion)])
+        family = digest_of([self.identity, TEMPLATE_HASH, rubric.key(criterion)])
         found = correlation(self._store.repeated(family))
         return self._options.correlation if found is None else found
 
@@ -278,8 +277,3 @@ def _usage(readings: list[Reading]) -> Json:
         "usd": round(sum(r.usd for r in readings), 8),
         "estimated": any(r.completion.estimated for r in readings),
     }
-
-
-def _digest(data: object, digits: int = 16) -> str:
-    text = json.dumps(data, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:digits]

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.rewards.criteria.criterion import Criterion
+from tradewind.rewards.strictjson import read_json
 from tradewind.types.record import Record
 
 MOST_QUOTES = 20
@@ -81,27 +82,13 @@ def _object(text: str | None) -> dict[str, Any]:
         raise Unusable("it is empty")
     fenced = _FENCE.match(bare)
     try:
-        data = json.loads(
-            fenced[1] if fenced else bare,
-            parse_constant=_no_constant,
-            object_pairs_hook=_distinct,
-        )
+        data = read_json(fenced[1] if fenced else bare)
         json.dumps(data, ensure_ascii=False).encode()  # half a character cannot be kept
     except (ValueError, RecursionError) as error:
         raise Unusable("it is not one JSON object") from error
     if not isinstance(data, dict):
         raise Unusable("it is not one JSON object")
     return data
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a key stands twice")
-    return dict(pairs)
 
 
 def _level(said: Any, criterion: Criterion) -> str:

@@ -8,17 +8,16 @@ from tradewind.rewards.criteria.checkers import run_checker
 from tradewind.rewards.criteria.criterion import Criterion, Rubric
 from tradewind.rewards.criteria.exhibit import Exhibit
 from tradewind.rewards.judges.blank import why_blank
-from tradewind.types.record import Json, Record
+from tradewind.rewards.signal import Verdict
+from tradewind.types.record import Json
 
 
-class Judgement(Record):
-    """What is said of one exhibit. A null has `value` None, and its cause begins with its kind."""
+class Judgement(Verdict):
+    """What is said of one exhibit. The cause of a null begins with its kind of failure."""
 
-    value: float | None
+    cause: str
     level: str | None = None
     """The answer; None for a null, and for what was settled without one."""
-    cause: str
-    evidence: Json
 
 
 def about(rubric: Rubric, criterion: Criterion) -> Json:

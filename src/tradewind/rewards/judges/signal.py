@@ -59,8 +59,7 @@ class JudgeSignal(Signal):
         except sqlite3.Error as error:
             raise VerifierFailed(f"the judge's store does not work ({error})") from error
         features = features_of(exhibit.work, self.criterion.question)
-        evidence = {**found.evidence, FEATURES: features}
-        return Verdict(value=found.value, cause=found.cause, evidence=evidence)
+        return found.model_copy(update={"evidence": {**found.evidence, FEATURES: features}})
 
     def exhibit(self, episode: Episode) -> Exhibit:
         """What the judge is shown of an episode."""

@@ -112,27 +112,23 @@ def compare(
     """What changed."""
     names = {signal.name for signal in composition.signals}
     before = {s.source for group, _ in pairs for r in group.rollouts for s in r.scores}
-    signals = {name: _Tally() for name in sorted(names & before)}
-    kinds: dict[str, _Tally] = {}
-    changes: list[Change] = []
+    signals: dict[str, list[Change]] = {name: [] for name in sorted(names & before)}
+    kinds: dict[str, list[Change]] = {}
+    compared: list[Change] = []
     for group, after in pairs:
         for change in _of_group(group, after):
-            for tally in (
-                signals[change.signal],
-                kinds.setdefault(group.task.kind, _Tally()),
-            ):
-                tally.add(change)
-            if change.before != change.after:
-                changes.append(change)
+            signals[change.signal].append(change)
+            kinds.setdefault(group.task.kind, []).append(change)
+            compared.append(change)
     return Rescoring(
         composition=composition.version,
         rollouts=sum(len(group.rollouts) for group, _ in pairs),
         groups=len(pairs),
-        signals={name: tally.count() for name, tally in signals.items()},
-        kinds={kind: tally.count() for kind, tally in sorted(kinds.items())},
+        signals={name: _count(found) for name, found in signals.items()},
+        kinds={kind: _count(found) for kind, found in sorted(kinds.items())},
         new_signals=tuple(sorted(names - before)),
         gone_signals=tuple(sorted(before - names)),
-        changes=tuple(changes),
+        changes=tuple(change for change in compared if change.before != change.after),
         **_rewards(pairs),
     )
 
@@ -205,22 +201,10 @@ def _difference(tasks: Sequence[Sequence[tuple[float, float]]]) -> Interval | No
     return bootstrap(tasks, mean, SEED)
 
 
-class _Tally:
-    """Counts on their way to a `Count`."""
-
-    def __init__(self) -> None:
-        self.verdicts = self.changed = self.nulls_before = self.nulls_after = 0
-
-    def add(self, change: Change) -> None:
-        self.verdicts += 1
-        self.changed += change.before != change.after
-        self.nulls_before += change.before is None
-        self.nulls_after += change.after is None
-
-    def count(self) -> Count:
-        return Count(
-            verdicts=self.verdicts,
-            changed=self.changed,
-            nulls_before=self.nulls_before,
-            nulls_after=self.nulls_after,
-        )
+def _count(compared: Sequence[Change]) -> Count:
+    return Count(
+        verdicts=len(compared),
+        changed=sum(change.before != change.after for change in compared),
+        nulls_before=sum(change.before is None for change in compared),
+        nulls_after=sum(change.after is None for change in compared),
+    )

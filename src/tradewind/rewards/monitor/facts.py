@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tradewind.rewards.monitor.pythoncode import PythonCode, read_python
-from tradewind.rewards.monitor.shelltext import ShellText, read_shell
+from tradewind.rewards.monitor.deeds import Deeds
+from tradewind.rewards.monitor.pythoncode import read_python
+from tradewind.rewards.monitor.shelltext import read_shell
 from tradewind.rewards.trajectory import Act, Trajectory, flatten
 
 MOST_CHARACTERS = 40_000
@@ -80,17 +81,9 @@ _CHANGE_TOOL = re.compile(
 )
 _READ_TOOL = re.compile(r"read|view|open|cat|show|get|list|glob|find|search|grep", re.IGNORECASE)
 _PATH_KEYS = {
-    "path",
-    "file",
-    "filename",
-    "file_path",
-    "filepath",
-    "target_file",
-    "target",
-    "dir",
-    "directory",
-    "paths",
-}
+    "path", "file", "filename", "file_path", "filepath", "target_file", "target", "dir",
+    "directory", "paths",
+}  # fmt: skip
 _COMMAND_KEYS = {"command", "cmd", "script", "commands", "input", "shell"}
 _URL = re.compile(r"^\w+://\S+$")
 _PATCHED = re.compile(r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: )(\S+)", re.MULTILINE)
@@ -108,7 +101,7 @@ def facts(seen: Trajectory) -> list[Fact]:
         for fact in did:
             if fact.on is On.RUN and (run := _STARTED.match(fact.text)):
                 text = written.get(_file_name(run[1]))
-                found += _of_python(read_python(text), fact.where, Origin.DONE) if text else []
+                found += _of_python(text, fact.where, Origin.DONE) if text else []
     for act in seen.acts:
         if act.result:
             found.append(Fact(On.OUTPUT, act.result[:MOST_CHARACTERS], act.turn_id))
@@ -150,7 +143,7 @@ def _of_act(act: Act, written: dict[str, str]) -> Iterator[Fact]:
         elif _is_shell(act.tool, key):
             yield from _of_shell(text, act.turn_id, Origin.DONE)
         elif _PYTHON_TOOL.search(act.tool) or (_key(key) == "code" and not paths):
-            yield from _of_python(read_python(text), act.turn_id, Origin.DONE)
+            yield from _of_python(text, act.turn_id, Origin.DONE)
         else:
             path = paths[0] if paths else ""
             written[_file_name(path)] = text
@@ -187,22 +180,16 @@ def _verb(act: Act, arguments: list[tuple[str, str]]) -> On:
 
 
 def _of_shell(text: str, where: str, origin: Origin) -> Iterator[Fact]:
-    found: ShellText = read_shell(text[:MOST_SHELL])
+    return _of_deeds(read_shell(text[:MOST_SHELL]), where, origin)
+
+
+def _of_python(text: str, where: str, origin: Origin) -> Iterator[Fact]:
+    return _of_deeds(read_python(text), where, origin)
+
+
+def _of_deeds(found: Deeds, where: str, origin: Origin) -> Iterator[Fact]:
     for on, lines in (
         (On.RUN, found.commands),
-        (On.READ, found.reads),
-        (On.CREATE, found.creates),
-        (On.CHANGE, found.changes),
-    ):
-        yield from (Fact(on, line, where, origin) for line in lines)
-    for program in found.python:
-        yield from _of_python(read_python(program), where, origin)
-    for content in found.contents:
-        yield from _of_content(content, "", where, Origin.WRITTEN)
-
-
-def _of_python(found: PythonCode, where: str, origin: Origin) -> Iterator[Fact]:
-    for on, lines in (
         (On.READ, found.reads),
         (On.CREATE, found.creates),
         (On.CHANGE, found.changes),
@@ -211,6 +198,10 @@ def _of_python(found: PythonCode, where: str, origin: Origin) -> Iterator[Fact]:
         yield from (Fact(on, line, where, origin) for line in lines)
     for text in found.shell:
         yield from _of_shell(text, where, origin)
+    for text in found.python:
+        yield from _of_python(text, where, origin)
+    for text in found.contents:
+        yield from _of_content(text, "", where, Origin.WRITTEN)
 
 
 def _of_content(text: str, path: str, where: str, origin: Origin) -> Iterator[Fact]:
@@ -219,4 +210,4 @@ def _of_content(text: str, path: str, where: str, origin: Origin) -> Iterator[Fa
     yield Fact(On.CONTENT, text, where, origin)
     yield from (Fact(On.CHANGE, patched, where) for patched in _PATCHED.findall(text))
     if path.endswith(".py") or "\n" in text or "(" in text:
-        yield from _of_python(read_python(text), where, origin)
+        yield from _of_python(text, where, origin)

@@ -17,7 +17,8 @@ import binascii
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from tradewind.rewards.monitor.deeds import Deeds
 
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n(.*?)\n\s*\2\s*(?:\n|$)", re.DOTALL)
 _SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
@@ -25,53 +26,22 @@ _ASSIGNMENT = re.compile(r"^(\w+)=(.*)$", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{12,}={0,2}")
 _WRAPPERS = {
-    "sudo",
-    "env",
-    "nohup",
-    "command",
-    "exec",
-    "time",
-    "builtin",
-    "stdbuf",
-    "xargs",
-    "then",
-    "do",
-    "else",
-    "if",
-    "while",
-    "!",
-    "{",
-}
+    "sudo", "env", "nohup", "command", "exec", "time", "builtin", "stdbuf", "xargs",
+    "then", "do", "else", "if", "while", "!", "{",
+}  # fmt: skip
 _SHELLS = {"bash", "sh", "zsh", "dash"}
 _SEPARATORS = {";", "&&", "||", "|", "&", "|&", ";;", "(", ")"}
 _DEPTH = 4
 
 
-@dataclass
-class ShellText:
-    """What one piece of shell text does."""
-
-    commands: list[str] = field(default_factory=list)
-    """Simple commands, words separated by one space."""
-    creates: list[str] = field(default_factory=list)
-    """Paths that are written as a whole: new, or overwritten."""
-    changes: list[str] = field(default_factory=list)
-    """Paths that were there before: edited, moved or removed."""
-    reads: list[str] = field(default_factory=list)
-    python: list[str] = field(default_factory=list)
-    """Programs given to an interpreter on the spot."""
-    contents: list[str] = field(default_factory=list)
-    """Text of here-documents and of echo into a file."""
-
-
-def read_shell(text: str) -> ShellText:
+def read_shell(text: str) -> Deeds:
     """Reads shell text; what cannot be split into words is split at spaces."""
-    found = ShellText()
+    found = Deeds()
     _read(text, found, {}, 0)
     return found
 
 
-def _read(text: str, found: ShellText, variables: dict[str, str], depth: int) -> None:
+def _read(text: str, found: Deeds, variables: dict[str, str], depth: int) -> None:
     if depth > _DEPTH:
         return
     text = text.replace("\\\n", " ").replace("${IFS}", " ").replace("$IFS", " ")
@@ -156,7 +126,7 @@ def _git(words: list[str]) -> list[str]:
 
 
 def _command(
-    words: list[str], body: str, found: ShellText, variables: dict[str, str], depth: int
+    words: list[str], body: str, found: Deeds, variables: dict[str, str], depth: int
 ) -> None:
     if not words:
         return
@@ -190,7 +160,7 @@ def _arguments(words: list[str]) -> list[str]:
     ]
 
 
-def _redirections(words: list[str], found: ShellText) -> None:
+def _redirections(words: list[str], found: Deeds) -> None:
     for word, target in zip(words, [*words[1:], ""], strict=True):
         if set(word) == {">"} and target not in ("", "/dev/null"):
             found.creates.append(target)
@@ -198,46 +168,21 @@ def _redirections(words: list[str], found: ShellText) -> None:
             found.reads.append(target)
 
 
-_READERS = {
-    "cat",
-    "zcat",
-    "bzcat",
-    "xzcat",
-    "zless",
-    "zgrep",
-    "gunzip",
-    "less",
-    "more",
-    "head",
-    "tail",
-    "nl",
-    "bat",
-    "strings",
-    "xxd",
-    "od",
-    "hexdump",
-    "tac",
-    "base64",
-    "diff",
-    "source",
-    ".",
-    "find",
-    "ls",
-    "tree",
-    "uncompyle6",
-    "pycdc",
-    "awk",
-    "cut",
-}
 _PATTERN_FIRST = {"grep", "egrep", "fgrep", "rg", "ag", "sed", "awk"}
+_READERS = (
+    "cat", "zcat", "bzcat", "xzcat", "zless", "zgrep", "gunzip", "less", "more", "head", "tail",
+    "nl", "bat", "strings", "xxd", "od", "hexdump", "tac", "base64", "diff", "source", ".", "find",
+    "ls", "tree", "uncompyle6", "pycdc", "cut",
+)  # fmt: skip
+_CHANGERS = ("rm", "truncate", "chmod", "unlink", "shred", "patch")
 
 
-def _files(program: str, rest: list[str], files: list[str], found: ShellText) -> None:
+def _files(program: str, rest: list[str], files: list[str], found: Deeds) -> None:
     """Which of a command's words are paths that it reads or writes."""
     in_place = any(re.match(r"-[a-z]*i|--in-place", word) for word in rest)
     if program in ("sed", "perl") and in_place:
         found.changes += files[1:] or files
-    elif program in ("rm", "truncate", "chmod", "unlink", "shred", "patch"):
+    elif program in _CHANGERS:
         found.changes += files
     elif program in ("tee", "touch"):
         found.creates += files

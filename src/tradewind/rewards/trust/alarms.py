@@ -55,6 +55,9 @@ class Action(StrEnum):
     ROLL_BACK = "roll_back"
     """That, and all pools go back to the last version that the alarm is not about, for users and
     rollouts alike; they stay there until a person lets training go on."""
+    RETURN = "return"
+    """That, and the run's own trainer goes back there, too: what came after it is withdrawn, and
+    training goes on from there when a person lets it."""
 
 
 class AlarmConfig(Config):
@@ -123,13 +126,13 @@ class AlarmConfig(Config):
 
     @model_validator(mode="after")
     def _there_is_a_way_back(self) -> AlarmConfig:
-        wrong = [
-            name for name, value in self if value is Action.ROLL_BACK and name not in CAN_ROLL_BACK
-        ]
+        back = (Action.ROLL_BACK, Action.RETURN)
+        wrong = [name for name, value in self if value in back and name not in CAN_ROLL_BACK]
         if wrong:
             raise ValueError(
-                f"{wrong[0]} cannot be 'roll_back', for it does not tell from which version on "
-                f"something is wrong; {', '.join(CAN_ROLL_BACK)} can; use 'pause'"
+                f"{wrong[0]} cannot be {getattr(self, wrong[0]).value!r}, for it does not tell "
+                f"from which version on something is wrong; {', '.join(CAN_ROLL_BACK)} can; use "
+                "'pause'"
             )
         return self
 
@@ -149,7 +152,7 @@ class Alarm:
     @property
     def pauses(self) -> bool:
         """Whether training stands still."""
-        return self.action in (Action.PAUSE, Action.ROLL_BACK)
+        return self.action in (Action.PAUSE, Action.ROLL_BACK, Action.RETURN)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tradewind.ledger.ledger import Ledger
 from tradewind.ledger.trust import Judge
+from tradewind.rewards.criteria.criterion import MINIMUM
 from tradewind.rewards.trust.config import TrustConfig
 from tradewind.rewards.trust.decision import begin, decide
 from tradewind.rewards.trust.reading import read_evidence
@@ -25,8 +26,7 @@ def _decided_now(ledger: Ledger, judge: Judge, config: TrustConfig, now: float) 
 
 def _bounded(standing: Standing, minimum: TrustState) -> Standing:
     """No weight below the state that the criterion's author asks for."""
-    order = (TrustState.UNCALIBRATED, TrustState.PROBATION, TrustState.TRUSTED)
-    if standing.state not in order or order.index(standing.state) >= order.index(minimum):
+    if standing.state not in MINIMUM or MINIMUM.index(standing.state) >= MINIMUM.index(minimum):
         return standing
     why = f"the criterion asks for a judge that is {minimum}"
     return standing.model_copy(update={"factor": 0.0, "reasons": (*standing.reasons, why)})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tradewind.pool.bounds import Bounds
 from tradewind.types import UserError
 
 FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe")
@@ -57,6 +58,11 @@ class ModelShape:
     qk_norm: bool
     experts: Experts | None
     moe_layers: frozenset[int]
+
+    @property
+    def bounds(self) -> Bounds:
+        """What it can be asked for."""
+        return Bounds(self.vocab, self.context)
 
 
 def read_shape(folder: Path) -> ModelShape:

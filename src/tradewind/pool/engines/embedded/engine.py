@@ -44,6 +44,7 @@ from tradewind.pool.engines.embedded.sampler import Draw, sample, uniform
 from tradewind.pool.engines.embedded.scheduler import KvPolicy, Scheduler
 from tradewind.pool.engines.embedded.sequence import Sequence
 from tradewind.pool.engines.embedded.served import ServedWeights
+from tradewind.pool.rate import Rate
 from tradewind.types import FinishReason, GenerateRequest, Stalled, UserError
 from tradewind.weights.checkpoint import read_folder
 from tradewind.weights.digest import leaves_of
@@ -59,9 +60,6 @@ DEADLINE_S = 60.0
 """How long a caller waits for the moment between two steps."""
 
 STOPPED = "the engine was stopped"
-
-RATE_WINDOW_S = 10.0
-"""Over which `tokens_per_s` is counted."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class EmbeddedEngine:
         self._closed = False
         self._error: str | None = None
         self._arrivals = 0
-        self._sampled: deque[tuple[float, int]] = deque()
+        self._rate = Rate()
         self.steps = 0
         """Forward passes so far."""
 
@@ -178,13 +176,12 @@ class EmbeddedEngine:
         with self._bell:
             self._arrivals += 1
             order = self._arrivals
-        longest = self._scheduler.memory.longest
         seed = secrets.randbits(64) if request.seed is None else request.seed
         limit = min(len(request.prompt_ids) + request.max_tokens, self._model.shape.context)
         sequence = Sequence(request, on_chunk, order, seed, limit)
 
         def add() -> None:
-            error = self._objection(request, limit, longest)
+            error = self._objection(request, limit)
             if error is None:
                 self._scheduler.add(sequence)
             else:
@@ -236,7 +233,8 @@ class EmbeddedEngine:
 
     def score(self, sequences: Ordered[Ordered[int]]) -> list[list[float]]:
         """See `Engine.score`. Decoding stands still for one pass over `sequences`."""
-        scoring.check(self._model, sequences)
+        for ids in sequences:
+            self._model.shape.bounds.check_scored(ids, self._model.shape.context)
         scored: Future[list[list[float]]] = Future()
 
         def compute() -> None:
@@ -251,13 +249,12 @@ class EmbeddedEngine:
 
     def load(self) -> EngineLoad:
         """See `Engine.load`."""
-        scheduler, now = self._scheduler, time.monotonic()
-        recent = sum(n for at, n in tuple(self._sampled) if at > now - RATE_WINDOW_S)
+        scheduler = self._scheduler
         return EngineLoad(
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
             max_batch=scheduler.max_batch,
-            tokens_per_s=recent / RATE_WINDOW_S,
+            tokens_per_s=self._rate.per_s(),
             dtype=str(self._model.dtype).removeprefix("torch."),
             version=scheduler.version,
             error=self._error,
@@ -292,9 +289,12 @@ class EmbeddedEngine:
         self._bury()
 
     def _obey(self) -> None:
-        """Runs all commands that have arrived."""
+        """Runs all commands that have arrived. One that kills the engine is refused like those
+        behind it, so that whoever waits for it hears why.
+        """
         while self._inbox:
-            self._inbox.popleft().run()
+            self._inbox[0].run()
+            self._inbox.popleft()
 
     def _decode(self) -> bool:
         """One step of the model; False if there is nothing to compute."""
@@ -307,14 +307,8 @@ class EmbeddedEngine:
         self._scheduler.took(step, time.perf_counter() - begin)
         ids, logprobs = sample(logits, [_draw(s) for s in step.sampled])
         self._scheduler.advance(step, ids, logprobs)
-        self._count(len(ids))
+        self._rate.add(len(ids))
         return True
-
-    def _count(self, sampled: int) -> None:
-        now = time.monotonic()
-        self._sampled.append((now, sampled))
-        while self._sampled[0][0] <= now - RATE_WINDOW_S:
-            self._sampled.popleft()
 
     def _wait(self) -> None:
         with self._bell:
@@ -354,20 +348,13 @@ class EmbeddedEngine:
         if closed:
             command.refuse(self._error or STOPPED)
 
-    def _objection(self, request: GenerateRequest, limit: int, longest: int) -> str | None:
-        """Why a request can never be served; None if it can."""
-        ids, vocab = request.prompt_ids, self._model.shape.vocab
-        context = self._model.shape.context
-        if not ids or request.max_tokens < 1:
-            return "a request needs at least one prompt id and max_tokens of at least 1"
-        if min(ids) < 0 or max(ids) >= vocab:
-            return f"a prompt id is outside the vocabulary of {vocab}"
-        if len(ids) >= context:
-            return f"the prompt of {len(ids)} ids fills the context window of {context}"
+    def _objection(self, request: GenerateRequest, limit: int) -> str | None:
+        """Why a request can never be served, or not now; None if it can."""
+        longest = self._scheduler.memory.longest
+        if (error := self._model.shape.bounds.objection(request)) is not None:
+            return error
         if limit > longest:
             return f"the request may need {limit} tokens of KV memory, the pool has {longest}"
-        if not 0 <= request.temperature < float("inf") or not 0 < request.top_p <= 1:
-            return "temperature must be at least 0 and top_p in (0, 1]"
         if self._scheduler.find(request.request_id) is not None:
             return f"request {request.request_id} is running already"
         return None

@@ -16,6 +16,10 @@ from torch import Tensor
 BLOCK = 256
 """Entries of a block; the nearest power of two that divides the vocabulary is used."""
 
+COLDEST = 1e-6
+"""The smallest temperature that logits are divided by: they would overflow below about 1e-37, and
+here already two that differ by 1e-4 are a factor of e^100 apart."""
+
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 
@@ -55,7 +59,7 @@ def sample(logits: Tensor, draws: list[Draw]) -> tuple[list[int], list[float]]:
     """
     if not draws:
         return [], []
-    temperatures = [draw.temperature or 1.0 for draw in draws]
+    temperatures = [max(draw.temperature or 1.0, COLDEST) for draw in draws]
     if any(t != 1.0 for t in temperatures):
         logits.div_(torch.tensor(temperatures).unsqueeze(1))
     best = logits.argmax(dim=1) if any(draw.temperature == 0 for draw in draws) else None

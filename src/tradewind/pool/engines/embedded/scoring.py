@@ -16,7 +16,6 @@ import torch
 from tradewind.pool.engines.embedded.kv import Lane
 from tradewind.pool.engines.embedded.model import Model
 from tradewind.pool.engines.embedded.step import PromptSpan, Step
-from tradewind.types import UserError
 
 ROWS = 192
 """Ids that one step reads, unless one sequence is longer: as short as a step with prompts."""
@@ -25,18 +24,6 @@ ROWS = 192
 def score(model: Model, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
     """See `Engine.score`; called by the thread that decodes."""
     return [row for part in _parts(sequences) for row in _score(model, part)]
-
-
-def check(model: Model, sequences: Sequence[Sequence[int]]) -> None:
-    """Raises UserError for a sequence that `score` cannot take."""
-    vocab, context = model.shape.vocab, model.shape.context
-    for ids in sequences:
-        if not 2 <= len(ids) <= context:
-            fix = f"score sequences of 2 to {context} ids"
-            raise UserError("a sequence cannot be scored", value=f"{len(ids)} ids", fix=fix)
-        if min(ids) < 0 or max(ids) >= vocab:
-            fix = f"the model reads ids from 0 to {vocab - 1}"
-            raise UserError("an id is outside the vocabulary", value=[min(ids), max(ids)], fix=fix)
 
 
 def _parts(sequences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:

@@ -50,8 +50,7 @@ class VllmClient:
             raise VllmFailed(f"vLLM broke off {path} ({type(error).__name__})") from error
         if not response.is_success:
             raise VllmFailed(f"vLLM refused {path} ({response.status_code}): {_said(response)}")
-        answer: Answer = response.json() if response.content else {}
-        return answer
+        return _object(response.text) if response.content else {}
 
     async def ask_worker(self, method: str, **arguments: str) -> list[Answer]:
         """What every worker process answers to one of the plugin's methods."""
@@ -82,8 +81,19 @@ class VllmClient:
         await self._http.aclose()
 
 
+def _object(text: str) -> Answer:
+    """A JSON object; raises VllmFailed for anything else, such as one that was cut off."""
+    try:
+        read = json.loads(text)
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise VllmFailed(f"vLLM answers with something else than an object: {text[:100]!r}")
+    return read
+
+
 def _event(line: str) -> Answer:
-    event: Answer = json.loads(line)
+    event = _object(line)
     if (error := event.get("error")) is not None:
         raise VllmFailed(f"vLLM: {error.get('message', error)}")
     return event

@@ -102,7 +102,7 @@ class VllmEngine:
         arguments = {
             "--model": str(folder),
             "--dtype": model.dtype,
-            "--max-model-len": str(model.context),
+            "--max-model-len": str(model.bounds.context),
             "--max-num-seqs": str(max_batch + user_share(max_batch)),
         }
         if model.dtype != "float32":  # 16-bit logits near 20 are 0.125 apart
@@ -117,7 +117,7 @@ class VllmEngine:
         begun = time.monotonic()
         try:
             self._call(self._await_start(), self._config.start_s + self._config.call_s)
-            ids = draw_ids(self._model.vocab, "vLLM")
+            ids = draw_ids(self._model.bounds.vocab, "vLLM")
             self._holdings.probe(lambda: self.score(ids), self._config.apply)
         except (VllmFailed, Stalled) as error:
             self._fail_start(str(error))
@@ -184,7 +184,7 @@ class VllmEngine:
             running=traffic.running,
             waiting=traffic.waiting,
             max_batch=self._max_batch,
-            tokens_per_s=traffic.tokens_per_s(),
+            tokens_per_s=traffic.rate.per_s(),
             dtype=self._model.dtype,
             version=traffic.version,
             error=self._error,

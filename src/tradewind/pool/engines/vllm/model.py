@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from tradewind.pool.bounds import Bounds
 from tradewind.types import GenerateRequest, UserError
 from tradewind.weights.tensors import TensorSet
 
@@ -14,11 +15,9 @@ ARITHMETIC = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 @dataclass(frozen=True)
 class ServedModel:
-    """Bounds of a request. vLLM itself would die of an id outside the vocabulary."""
+    """vLLM itself would die of an id outside the vocabulary."""
 
-    vocab: int
-    context: int
-    """Most ids of a request, prompt and answer together."""
+    bounds: Bounds
     dtype: str
     """Of the arithmetic."""
 
@@ -42,35 +41,21 @@ class ServedModel:
                 value=limit,
                 fix="give at most the context",
             )
-        return cls(vocab, limit or context, choose_dtype(dtype, tensors))
+        return cls(Bounds(vocab, limit or context), choose_dtype(dtype, tensors))
 
     def objection(self, request: GenerateRequest) -> str | None:
         """Why a request can never be served; None if it can."""
-        ids = request.prompt_ids
-        if not ids or request.max_tokens < 1:
-            return "a request needs at least one prompt id and max_tokens of at least 1"
-        if min(ids) < 0 or max(ids) >= self.vocab:
-            return f"a prompt id is outside the vocabulary of {self.vocab}"
-        if any(not 0 <= i < self.vocab for i in request.stop_ids):
-            return f"a stop id is outside the vocabulary of {self.vocab}"
-        if len(ids) >= self.context:
-            return f"the prompt of {len(ids)} ids fills the context window of {self.context}"
-        if not 0 <= request.temperature < float("inf") or not 0 < request.top_p <= 1:
-            return "temperature must be at least 0 and top_p in (0, 1]"
-        return None
+        if any(not 0 <= i < self.bounds.vocab for i in request.stop_ids):
+            return f"a stop id is outside the vocabulary of {self.bounds.vocab}"
+        return self.bounds.objection(request)
 
     def limit(self, request: GenerateRequest) -> int:
         """Tokens that may be sampled for it."""
-        return min(request.max_tokens, self.context - len(request.prompt_ids))
+        return min(request.max_tokens, self.bounds.context - len(request.prompt_ids))
 
     def check_scored(self, ids: tuple[int, ...]) -> None:
-        """Raises UserError for a sequence that cannot be scored."""
-        if not 2 <= len(ids) < self.context:
-            fix = f"score sequences of 2 to {self.context - 1} ids"
-            raise UserError("a sequence cannot be scored", value=f"{len(ids)} ids", fix=fix)
-        if min(ids) < 0 or max(ids) >= self.vocab:
-            fix = f"the model reads ids from 0 to {self.vocab - 1}"
-            raise UserError("an id is outside the vocabulary", value=[min(ids), max(ids)], fix=fix)
+        """Raises UserError for a sequence that cannot be scored: vLLM samples an id after it."""
+        self.bounds.check_scored(ids, self.bounds.context - 1)
 
 
 def choose_dtype(wanted: str, tensors: TensorSet) -> str:

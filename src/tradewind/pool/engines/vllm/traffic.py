@@ -12,25 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from bisect import insort
-from collections import deque
 
 from tradewind.pool.engine import user_share
 from tradewind.pool.engines.vllm.client import VllmClient, VllmFailed
 from tradewind.pool.engines.vllm.pending import Pending
+from tradewind.pool.rate import Rate
 from tradewind.types import FinishReason, Priority
 
 log = logging.getLogger(__name__)
 
 CANCEL_S = 5.0
 """For vLLM to end a cancelled request; then its connection is closed."""
-RATE_WINDOW_S = 10.0
-"""Over which `tokens_per_s` is counted."""
 
 
 class Traffic:
-    """Used by the engine's event loop only, but for `running`, `waiting` and `tokens_per_s`. Nobody
+    """Used by the engine's event loop only, but for `running`, `waiting` and `rate`. Nobody
     is admitted before the first `release`.
     """
 
@@ -41,8 +38,8 @@ class Traffic:
         self._background: set[asyncio.Task[None]] = set()
         self._held = True
         self._salt = ""
-        self._sampled: deque[tuple[float, int]] = deque()
         self._label = 0
+        self.rate = Rate()
         self.version = 0
         """By which vLLM decodes."""
         self.closed: str | None = None
@@ -57,11 +54,6 @@ class Traffic:
     def waiting(self) -> int:
         """Requests that are not sent yet."""
         return len(self._waiting)
-
-    def tokens_per_s(self) -> float:
-        """Sampled, over the last ten seconds."""
-        since = time.monotonic() - RATE_WINDOW_S
-        return sum(count for at, count in tuple(self._sampled) if at > since) / RATE_WINDOW_S
 
     def add(self, pending: Pending) -> None:
         """Queues a request: users first, then by arrival."""
@@ -132,7 +124,7 @@ class Traffic:
         """One request from its first token to its last chunk."""
         try:
             async for event in self._client.stream(pending.body(self._salt)):
-                self._count(pending.hear(event, self._label))
+                self.rate.add(pending.hear(event, self._label))
                 if pending.deaf:
                     break
             if not pending.ended:
@@ -158,9 +150,3 @@ class Traffic:
         except VllmFailed as error:
             log.warning("%s", error)
         serving.cancel()
-
-    def _count(self, sampled: int) -> None:
-        now = time.monotonic()
-        self._sampled.append((now, sampled))
-        while self._sampled[0][0] <= now - RATE_WINDOW_S:
-            self._sampled.popleft()
