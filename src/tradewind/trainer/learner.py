@@ -105,11 +105,7 @@ class Learner:
         by its own rounding alone. Every rank must call it, with the same sequences; one
         micro-batch, no gradients.
         """
-        policy = (
-            self.policy
-            if self.ranks.world > 1 or self.policy.inner.dtype == torch.float32
-            else self.policy.exact()
-        )
+        policy = self.policy.exact() if self.ranks.world == 1 else self.policy
         samples = corpus.row_samples([list(ids) for ids in sequences], True, "probe")
         ordered = in_prefix_order(samples)
         logp, _ = policy(plant(ordered, 0).to(self.ranks.device))
