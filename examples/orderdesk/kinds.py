@@ -68,16 +68,17 @@ KINDS: tuple[Kind, ...] = (
         ),
     ),
     Kind(
-        "sent_in_month",
-        "select count(*) from shipments where carrier = '{carrier}' and sent like '{month}%'",
-        ("carrier", "month"),
+        "orders_of_city",
+        "select count(*) from orders natural join customers where city = '{city}' and"
+        " status = '{status}'",
+        ("city", "status"),
         (
-            "How many shipments went out by {carrier} in {month}?",
-            "Count the shipments by {carrier} of {month}.",
+            "How many {status} orders came from {city}?",
+            "Count the {status} orders of customers in {city}.",
         ),
         (
-            "How many shipments of {month} were sent by {carrier}",
-            "Number of shipments by {carrier} in {month}",
+            "How many orders by customers in {city} are {status}",
+            "Number of {status} orders by customers in {city}",
         ),
     ),
     Kind(
@@ -207,17 +208,16 @@ KINDS: tuple[Kind, ...] = (
         ),
     ),
     Kind(
-        "orders_of_city",
-        "select count(*) from orders natural join customers where city = '{city}' and"
-        " status = '{status}'",
-        ("city", "status"),
+        "sent_in_month",
+        "select count(*) from shipments where carrier = '{carrier}' and sent like '{month}%'",
+        ("carrier", "month"),
         (
-            "How many {status} orders came from {city}?",
-            "Count the {status} orders of customers in {city}.",
+            "How many shipments went out by {carrier} in {month}?",
+            "Count the shipments by {carrier} of {month}.",
         ),
         (
-            "How many orders by customers in {city} are {status}",
-            "Number of {status} orders by customers in {city}",
+            "How many shipments of {month} were sent by {carrier}",
+            "Number of shipments by {carrier} in {month}",
         ),
         heldout_only=True,
     ),

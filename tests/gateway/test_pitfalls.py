@@ -54,7 +54,7 @@ PITFALLS = {
     "21": "test_tools.py:test_call_cut_off_by_length_stays_text",
     "21 kept": "test_pitfalls.py:test_answer_cut_off_by_length_is_trained_and_says_so",
     "22": "test_pitfalls.py:test_bytes_that_are_no_characters_keep_their_ids",
-    "23": "trainer/test_routing.py:test_trainer_routes_tokens_to_other_experts_than_the_engine_did",
+    "23": "trainer/test_families.py:test_trainer_routes_tokens_to_other_experts_than_its_engine",
     "24": "algo/test_samples.py:test_forks_earn_more_weight_than_a_single_branch",
     "25": "test_pitfalls.py:test_tokens_that_do_not_arrive_raise_an_alarm_in_log_and_status",
     "26": "ledger/test_payloads.py:test_a_payload_of_a_newer_schema_is_refused_with_a_sentence",

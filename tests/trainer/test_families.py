@@ -49,7 +49,7 @@ def test_a_window_over_all_layers_is_trained_as_full_attention():
     Policy.wrap(model("qwen2", sliding_window=16, use_sliding_window=False), torch.float32)
 
 
-def test_trainer_routes_tokens_to_other_experts_than_the_engine_did():
+def test_trainer_routes_tokens_to_other_experts_than_its_engine():
     """Nothing records the engine's choice, so a mixture of experts is not trained at all."""
     experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
     with pytest.raises(UserError, match=r"no mixture of experts.*no record holds.*qwen3_moe"):
