@@ -40,6 +40,25 @@ def test_a_crash_of_the_server_leaves_a_sound_ledger_with_every_step(tmp_path, m
         play.ledger.close()
 
 
+def test_a_crash_of_the_server_does_not_open_a_group_again_that_the_trainer_holds(
+    tmp_path, make_play
+):
+    """It died of "is open, a step cannot consume it", with a trained step in its hands."""
+    if postgres.programs() is None:
+        pytest.skip(postgres.MISSING)
+    with postgres.running(wal_writer_delay="10s") as server:  # nothing is written by chance
+        play = make_play(postgres.new_database(server.url), tmp_path / "bucket", tasks=6)
+        play.closed_group()
+        (held,) = play.ledger.claimable(1, version=0, max_staleness=2)
+        with pytest.raises(LedgerAway), play.ledger.write() as conn:
+            server.crash()
+            conn.execute(text("SELECT 1"))
+        server.start()
+        assert play.ledger.claimable(1, version=0, max_staleness=2) == [held]
+        assert play.train(1) is not None and play.ledger.audit() == []
+        play.ledger.close()
+
+
 def go_on(play) -> None:
     """What was lost is done again, until the next step is there."""
     for _ in range(10):

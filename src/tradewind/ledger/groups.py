@@ -138,11 +138,12 @@ class Groups(Database):
         """Close each open group in which `size` rollouts have a reward; write its credit.
 
         An evaluation group becomes EVALUATED; a training group CLOSED, for the trainer. Each group
-        closes in one transaction with its credit, so a closed group never lacks it. `trust` is the
-        factor of each judge by signal and version (`factors_by_version`). It decides which rollouts
-        are null, too, whatever a grader took them for: a group may so have more rollouts than it
-        was opened with, or lack some and stay open. A group that may
-        not be trained (`Composed.rejected`) is rejected, and its task queued again; a task with
+        closes in one transaction with its credit, so a closed group never lacks it; it stays closed
+        if the database's server crashes, for the trainer may have learnt from it by then.
+        `trust` is the factor of each judge by signal and version (`factors_by_version`). It decides
+        which rollouts are null, too, whatever a grader took them for: a group may so have more
+        rollouts than it was opened with, or lack some and stay open. A group that may not be
+        trained (`Composed.rejected`) is rejected, and its task queued again; a task with
         `max_caught` groups that a tripwire caught is set aside (`aside.py`).
         """
         with self.read() as conn:
@@ -151,7 +152,7 @@ class Groups(Database):
         return [group for group in ready if self._close(group, make)]
 
     def _close(self, group: GroupId, make: _Maker) -> bool:
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             row = conn.execute(
                 select(groups).where(
                     groups.c.group_id == group, groups.c.state == GroupState.OPEN.value
