@@ -29,15 +29,21 @@ AT_ONCE = 4
 BOUNDS = {"max_tokens": LONG, "pool_silence_s": 2.0}
 
 
-def chat(url: str, key: str) -> httpx.Response:
+def chat(client: httpx.Client, key: str) -> httpx.Response:
     """One answer, not streamed."""
-    return httpx.post(
-        f"{url}/v1/chat/completions",
+    return client.post(
+        "/v1/chat/completions",
         headers={"Authorization": f"Bearer {key}"},
         json={"model": "policy", "messages": [{"role": "user", "content": "Tell me all."}]},
-        timeout=100,
-        trust_env=False,
     )
+
+
+def await_held(gate: Gate) -> None:
+    """Until tokens of the new version wait."""
+    deadline = time.monotonic() + 60
+    while not gate.load().held:
+        assert time.monotonic() < deadline, "no token of the new version came"
+        time.sleep(0.01)
 
 
 def test_answers_whose_tokens_wait_for_a_proof_are_broken_off_by_the_gateway(
@@ -62,16 +68,19 @@ def test_answers_whose_tokens_wait_for_a_proof_are_broken_off_by_the_gateway(
     with (
         standing(tmp_path, letters(tmp_path / "letters"), gate, **BOUNDS) as stand,
         ThreadPoolExecutor(AT_ONCE + 1) as threads,
+        httpx.Client(base_url=stand.url, timeout=100, trust_env=False) as client,
     ):
+        # all is ready before the swap: else the first is at its end when the last one begins
+        leases = [stand.lease() for _ in range(AT_ONCE)]
         swapped = threads.submit(gate.swap, after, 1)
         assert began.wait(60)
-        leases = [stand.lease() for _ in range(AT_ONCE)]
-        answers = [threads.submit(chat, stand.url, lease.model_key) for lease in leases]
+        answers = [threads.submit(chat, client, lease.model_key) for lease in leases]
         swapped.result(60)
+        await_held(gate)
         held_until = time.monotonic() + 2 * BOUNDS["pool_silence_s"]
         while time.monotonic() < held_until:
             time.sleep(0.01)
-        assert gate.load().held > 0 and not any(answer.done() for answer in answers)
+        assert not any(answer.done() for answer in answers)
         gate.opened()
         world.follow(world.tensors | after)
         assert [answer.result(60).status_code for answer in answers] == [200] * AT_ONCE
