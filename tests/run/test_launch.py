@@ -102,8 +102,8 @@ def test_mid_training_without_a_corpus_is_refused_before_anything_starts(place: 
     (place / "make.py").write_text(MAKE.replace("corpus.jsonl", "corpse.jsonl"))
     done = play(place)
     assert done.returncode == 2
-    assert "the corpus of mid-training does not exist" in done.stderr
-    assert "leave [midtrain] out" in done.stderr and "held out" not in done.stdout
+    assert "the corpus does not exist" in done.stderr
+    assert "leave out [midtrain]" in done.stderr and "held out" not in done.stdout
 
 
 @pytest.mark.parametrize(

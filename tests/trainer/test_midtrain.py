@@ -11,7 +11,8 @@ from tradewind.trainer.config import MidtrainConfig, TrainerConfig
 from tradewind.trainer.crew import Crew
 from tradewind.trainer.learner import Learner
 from tradewind.trainer.loop import train
-from tradewind.trainer.midtrain import midtrain, next_token
+from tradewind.trainer.midtrain import midtrain
+from tradewind.trainer.next_token import next_token
 from tradewind.trainer.policy import Policy
 from tradewind.trainer.progress import MetricsFile
 from tradewind.trainer.run import Run

@@ -83,7 +83,7 @@ class TasksConfig(Config):
 
 
 class CorpusConfig(Config):
-    """`[corpus]`."""
+    """`[corpus]`: documents for mid-training and for rehearsal."""
 
     path: Path = Path("{data}/corpus.jsonl")
     """JSON lines with a `text` each (and `split`: train, which is the default, or heldout)."""

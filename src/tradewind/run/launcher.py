@@ -150,7 +150,7 @@ def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View)
                 fix='write a [[grader.signals]] table, as with use = "exact"; docs/rewards.md has'
                 " all that there are",
             )
-        if recipe.midtrain.steps:
+        if recipe.midtrain.steps or recipe.trainer.rehearsal_rows:
             check_corpus(folder / recipe.corpus.path)
         check_environment(recipe, folder)
         if recipe.tasks.admit:
@@ -163,8 +163,9 @@ def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View)
 
 
 def control_recipe(recipe: Recipe) -> Recipe:
-    """The same run without mid-training and without users, for a few steps."""
-    trainer = recipe.trainer.model_copy(update={"steps": recipe.control.steps})
+    """The same run without the corpus and without users, for a few steps."""
+    changed_steps = {"steps": recipe.control.steps, "rehearsal_rows": 0}
+    trainer = recipe.trainer.model_copy(update=changed_steps)
     midtrain = recipe.midtrain.model_copy(update={"steps": 0})
     users = recipe.users.model_copy(update={"command": None})
     run = recipe.run.model_copy(update={"ledger": recipe.control.ledger})

@@ -102,12 +102,13 @@ def read_tasks(file: Path) -> list[Task]:
 
 
 def check_corpus(file: Path) -> None:
-    """Raise UserError if there is nothing to mid-train on."""
+    """Raise UserError if the documents that the recipe trains on are not there."""
     if not file.is_file():
         raise UserError(
-            "the corpus of mid-training does not exist",
+            "the corpus does not exist",
             value=str(file),
-            fix="make it with [env] prepare, name it in [corpus] path, or leave [midtrain] out",
+            fix="make it with [env] prepare, name it in [corpus] path, or leave out [midtrain] and"
+            " [trainer] rehearsal_rows",
         )
 
 

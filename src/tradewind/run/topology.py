@@ -78,10 +78,11 @@ class Topology:
 
     def trainer(self, stage: str) -> ProcessSpec:
         """The trainer in stage `midtrain` or `rl`; it ends by itself."""
-        section = self.recipe.midtrain if stage == "midtrain" else self.recipe.trainer
+        recipe = self.recipe
+        section = recipe.midtrain if stage == "midtrain" else recipe.trainer
         arguments = ["--stage", stage, "--bucket", self.bucket_url]
-        if stage == "midtrain":
-            arguments += ["--corpus", str(self.folder / self.recipe.corpus.path)]
+        if stage == "midtrain" or recipe.trainer.rehearsal_rows:
+            arguments += ["--corpus", str(self.folder / recipe.corpus.path)]
         spec = self._process("trainer", section, arguments, threads=section.threads)
         env = TRAINER_MEMORY | HUGE_PAGES | spec.env | database_password()
         if self.keys.signing:

@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> None:
         bucket_url=options.bucket,
     )
     if options.stage == "rl":
-        train(TrainerConfig.read(options.config), run)
+        train(TrainerConfig.read(options.config), run, options.corpus)
     else:
         midtrain(MidtrainConfig.read(options.config), run, options.corpus)
     Ranks.leave()
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stage", choices=("rl", "midtrain"), required=True)
     parser.add_argument("--config", type=Path, help="JSON or TOML with the stage's config")
     parser.add_argument("--model", type=Path, help="base checkpoint; default <workspace>/model")
-    parser.add_argument("--corpus", type=Path, help="JSON lines, for --stage midtrain")
+    parser.add_argument("--corpus", type=Path, help="JSON lines, for midtrain and rehearsal")
     parser.add_argument("--run-id", help="default: the ledger's")
     parser.add_argument(
         "--ledger", help="URL without a password, or path; default: the workspace's own"

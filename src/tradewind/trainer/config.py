@@ -66,6 +66,13 @@ class TrainerConfig(OptimiserConfig):
     """Name in `algo/losses/registry.py`."""
     loss_floats: dict[str, float] = Field(default_factory=dict)
     """Keyword values of the loss; each has a default."""
+    rehearsal_rows: int = Field(default=0, ge=0)
+    """Rows of the corpus whose next-token loss each step lowers beside its own, so that what
+    mid-training taught is not unlearnt. 0: none; the control arm of a run never has any."""
+    rehearsal_length: int = Field(default=256, ge=2)
+    """Tokens per row of them; documents in it do not see each other."""
+    rehearsal_weight: float = Field(default=0.1, gt=0)
+    """What the mean loss of their tokens weighs, where that of the sampled tokens weighs 1."""
     k3_alarm: float = Field(default=0.01, gt=0)
     """Mean k3 of pi/mu above which an event is written."""
     k3_gate: float | None = Field(default=None, gt=0)

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from tradewind.algo.samples import samples_of
 from tradewind.ledger.ledger import Ledger
@@ -40,6 +41,7 @@ from tradewind.trainer.lineage import Lineage
 from tradewind.trainer.progress import MetricsFile
 from tradewind.trainer.pulse import Pulse
 from tradewind.trainer.ranks import Ranks
+from tradewind.trainer.rehearsal import Rehearsal
 from tradewind.trainer.restore import restore
 from tradewind.trainer.run import Run, open_run
 from tradewind.trainer.stall import Clock
@@ -60,8 +62,8 @@ STAGE = "rl"
 LOG = logging.getLogger(__name__)
 
 
-def train(config: TrainerConfig, run: Run) -> None:
-    """Work until `config.steps` are committed.
+def train(config: TrainerConfig, run: Run, corpus_file: Path | None = None) -> None:
+    """Work until `config.steps` are committed. The corpus is read if steps rehearse some of it.
 
     Raises:
         UserError: bad input, or numbers that are not finite; nothing of that step is committed.
@@ -71,7 +73,8 @@ def train(config: TrainerConfig, run: Run) -> None:
     """
     ranks = Ranks.join()
     learner = Learner.open(run.model, config, ranks)
-    crew = Crew(learner, run.checkpoints, run.open_bucket(), Trainer(learner, config))
+    rehearsal = Rehearsal.open(corpus_file, run.model, config)
+    crew = Crew(learner, run.checkpoints, run.open_bucket(), Trainer(learner, config, rehearsal))
     if not ranks.first:
         crew.follow(config.publish_deadline_s)
         return

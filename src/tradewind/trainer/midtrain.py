@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from torch import Tensor
-
 from tradewind.ledger.ledger import Ledger
 from tradewind.trainer import checkpoint
 from tradewind.trainer.config import MidtrainConfig
 from tradewind.trainer.corpus import Corpus, Row, pack, read_corpus, row_samples, rows
 from tradewind.trainer.crew import Crew
-from tradewind.trainer.forest import Forest
 from tradewind.trainer.learner import Learner
+from tradewind.trainer.next_token import next_token
 from tradewind.trainer.progress import Line, MetricsFile
 from tradewind.trainer.pulse import Pulse
 from tradewind.trainer.ranks import Ranks
@@ -160,8 +158,3 @@ class Course:
             line.get("loss"),
             line.get("heldout"),
         )
-
-
-def next_token(forest: Forest, logp: Tensor, entropy: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Cross-entropy in nats, summed over the N targets."""
-    return -logp.sum(), {"tokens": logp.new_tensor(float(logp.numel()))}

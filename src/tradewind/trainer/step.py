@@ -1,10 +1,11 @@
 """One RL step in process: `Trainer.step(samples) -> metrics`.
 
-    samples ──► skip zero advantage ──► micro-batches ──► forward, loss, backward ──► clip, AdamW
+    samples ──► skip zero advantage ──► micro-batches ──► forward, loss, backward ─┬─► clip, AdamW
+    rows of the corpus, if any are to be rehearsed ───► forward, loss, backward ────┘
 
 A sample whose advantage is zero adds exactly nothing to loss or gradient (the losses have no term
 without the advantage), so it is not computed; its tokens still count in the normaliser. If no
-sample is left, the weights stay as they are: momentum alone moves nothing.
+sample is left, the weights stay as they are: neither momentum nor rehearsal alone moves them.
 
 The loss is the sum over tokens divided by the number of sampled tokens of the step: one constant
 for all samples, so no answer is weighed by its own length.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from torch import Tensor
 
@@ -24,6 +26,8 @@ from tradewind.algo.losses.terms import Terms
 from tradewind.trainer.config import TrainerConfig
 from tradewind.trainer.forest import Forest
 from tradewind.trainer.learner import Learner
+from tradewind.trainer.next_token import next_token
+from tradewind.trainer.rehearsal import Rehearsal
 from tradewind.trainer.schedule import rate
 from tradewind.types import Sample, UserError
 
@@ -33,9 +37,12 @@ Metrics = dict[str, float]
 class Trainer:
     """The optimiser's side of a run: weights at `version`, ready for the next step."""
 
-    def __init__(self, learner: Learner, config: TrainerConfig) -> None:
+    def __init__(
+        self, learner: Learner, config: TrainerConfig, rehearsal: Rehearsal | None = None
+    ) -> None:
         self.learner = learner
         self.config = config
+        self.rehearsal = rehearsal or Rehearsal([], config)
         self._loss = loss_named(config.loss, config.loss_floats)
 
     def step(self, samples: Sequence[Sample], *, version: int = 0, number: int = 0) -> Metrics:
@@ -63,6 +70,7 @@ class Trainer:
             sums = self.learner.backward(trained, version, self._objective, number)
             metrics |= self._report(sums, tokens)
             self._gate(metrics, number)
+            metrics |= self._rehearse(tokens, number)
             backward_ended = time.perf_counter()
             lr = rate(self.config, number)
             norm = self.learner.update(lr, 1.0 / tokens, number)
@@ -94,6 +102,17 @@ class Trainer:
         report["entries"] = loss.new_tensor(float(count))
         return loss, report
 
+    def _rehearse(self, tokens: int, number: int) -> Metrics:
+        """Add the gradient of the corpus' rows to that of `tokens` sampled ones."""
+        samples = self.rehearsal.samples(number)
+        if not samples:
+            return {}
+        count = sum(sum(s.mask) for s in samples)
+        # `update` will divide all by the sampled tokens
+        scale = self.config.rehearsal_weight * tokens / count
+        sums = self.learner.backward(samples, 0, partial(_scaled_next_token, scale), number)
+        return {"rehearsal/loss": sums["loss"] / (scale * count), "rehearsal/tokens": float(count)}
+
     def _report(self, sums: Metrics, tokens: int) -> Metrics:
         entries = max(1.0, sums["entries"])
         out = {name: value / entries for name, value in sums.items() if name.startswith("loss/")}
@@ -113,6 +132,13 @@ class Trainer:
                 value=mismatch,
                 fix="give pool and trainer the same dtype, or raise [trainer] k3_gate",
             )
+
+
+def _scaled_next_token(
+    scale: float, forest: Forest, logp: Tensor, entropy: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    loss, report = next_token(forest, logp, entropy)
+    return scale * loss, report
 
 
 def staleness(samples: Sequence[Sample], version: int, bound: int) -> Metrics:
