@@ -11,6 +11,7 @@ from rich.text import Text
 from tradewind.rewards.ladder.options import LadderOptions
 from tradewind.rewards.ladder.rescore import Change, Count, Rescoring
 from tradewind.rewards.ladder.rung import Rung, Use
+from tradewind.rewards.signal import Kind
 
 CHANGES = 10
 """Changed verdicts that are printed; `--json` has them all."""
@@ -57,7 +58,8 @@ def rank_table(
 def _measured(rung: Rung) -> Iterator[str]:
     """A line for each thing that was measured; what could not be is left out."""
     if rung.determinism is not None:
-        yield f"{rung.determinism:.0%} of repeats agree"
+        what = "two people on one answer" if rung.kind is Kind.LABEL else "repeats"
+        yield f"{rung.determinism:.0%} of {what} agree"
     if rung.agreement is not None:
         between = ""
         if rung.low is not None and rung.high is not None:
@@ -72,7 +74,8 @@ def _measured(rung: Rung) -> Iterator[str]:
         yield f"tells {rung.spread:.0%} of {rung.groups} groups apart{right}"
     cost = "" if rung.tokens is None else f", {rung.tokens:.0f} tokens"
     cost += f", ${rung.usd:.5f}" if rung.usd else ""
-    yield f"{rung.seconds:.4f} s a score{cost}"
+    if rung.seconds is not None:
+        yield f"{rung.seconds:.4f} s a score{cost}"
     if rung.attacks:
         yield f"{rung.survived} of {rung.attacks} known attacks survived"
 

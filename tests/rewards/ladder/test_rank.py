@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_usable_signal_is_phi_squared_at_the_pass_rate_of_the_run(desk, answers)
 def stored(task, number: int, sql: str, group: str, **labels: bool) -> Subject:
     outcome = Outcome(status="completed", artefacts={"sql": sql})
     episode = Episode(rollout_id=f"{group}-r{number}", task=task, outcome=outcome)
-    return Subject(episode, group=group, labels=labels)
+    return Subject(episode, group=group, labels={name: [said] for name, said in labels.items()})
 
 
 def test_discrimination_is_counted_inside_groups_and_null_variance_shows(desk):
@@ -103,6 +104,35 @@ def test_labels_of_people_outrank_everything_and_may_speak_of_one_signal(desk):
     assert found["resultset"].verdict is Use.REFUSE
     assert found["form"].agreement == 1.0
     assert found["form"].compared_with == {"labels": len(subjects)}
+
+
+def test_people_are_a_rung_of_their_own_and_are_not_held_against_themselves(desk):
+    """`rewards rank` had no row for what people said, though half of its truth came from them."""
+    subjects = []
+    for number, task in enumerate(desk.tasks[:30]):
+        right, wrong = (task.reference["sql"], "select 0")
+        one = stored(task, 0, right, f"g{number}", **{"": number > 2})
+        two = stored(task, 1, wrong, f"g{number}", **{"": False})
+        split = replace(one, labels={"": [1.0, float(number > 4)]})
+        subjects += [split if number > 2 else one, two]
+    found = rungs(desk, subjects, "resultset")
+    row = found["people"]
+    assert list(found) == ["resultset", "people"], "less verifiable than what was run"
+    assert (row.kind, row.n, row.nulls) == (Kind.LABEL, 60, 2), "twice they were divided"
+    assert row.determinism == pytest.approx(25 / 27), "of pairs of people"
+    assert row.compared_with == {"resultset": 58}
+    assert (row.false_no, row.false_yes) == (pytest.approx(3 / 28), 0.0)
+    assert row.verdict is Use.MONITOR and "too seldom" in row.reason
+    assert found["resultset"].compared_with == {"labels": 58}
+
+
+def test_people_who_disagree_are_refused(desk):
+    subjects = [
+        replace(stored(task, 0, "select 0", f"g{n}"), labels={"tone": [1.0, 0.0, 1.0]})
+        for n, task in enumerate(desk.tasks[:10])
+    ]
+    row = rungs(desk, subjects, "resultset")["people.tone"]
+    assert row.verdict is Use.REFUSE and "only 33%" in row.reason
 
 
 def test_too_few_known_answers_decide_nothing(desk):
@@ -156,7 +186,7 @@ def test_labels_are_read_line_by_line_and_a_bad_line_is_named(tmp_path):
     file = tmp_path / "labels.jsonl"
     rows = [{"rollout_id": "a", "label": 1}, {"rollout_id": "a", "label": False, "signal": "tone"}]
     file.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
-    assert read_labels(file) == {"a": {"": True, "tone": False}}
+    assert read_labels(file) == {"a": {"": (1.0,), "tone": (0.0,)}}
     file.write_text('{"rollout_id": "a"}\n')
     with pytest.raises(UserError, match=r"line 1 of the labels .*label: Field required"):
         read_labels(file)

@@ -38,7 +38,9 @@ def test_a_run_is_ranked_on_its_own_rollouts_and_scored_again(desk, played, tmp_
     said = {"signal": "strict", "rater": "ana", "at": 1.0}
     ledger.add_labels(Label(rollout_id=name, value=1, **said) for name in names[:8])
     ledger.add_labels([Label(rollout_id=names[9], value=1, source="model", **said)])
-    _, strict = call("rank", taskset, "--reward", reward, "--run", place, "--tasks", 2)["signals"]
+    again = call("rank", taskset, "--reward", reward, "--run", place, "--tasks", 2)["signals"]
+    _, strict, people = again
+    assert (people["name"], people["kind"], people["n"]) == ("people.strict", "label", 8)
     assert strict["compared_with"]["labels"] == 8, "of people, out of the ledger"
 
     read = call("rescore", place, "--reward", reward)

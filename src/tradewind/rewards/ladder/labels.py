@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -29,25 +29,35 @@ class LabelRow(Record):
 
 
 _DIVIDED = 0.5
-Labels = dict[str, dict[str, bool]]
-"""By rollout, then by signal."""
+Labels = dict[str, dict[str, tuple[float, ...]]]
+"""By rollout, then by signal: what each person said, in [0, 1]."""
+
+
+def majority(said: Sequence[float]) -> bool | None:
+    """What most people said; None where nobody did, or they are divided."""
+    mean = sum(said) / len(said) if said else _DIVIDED
+    return None if mean == _DIVIDED else mean > _DIVIDED
 
 
 def kept_labels(found: Iterable[Label]) -> Labels:
-    """What most people said of rollouts that chance chose; nothing where they are divided."""
-    said: dict[tuple[str, str], list[float]] = {}
+    """What people said of rollouts that chance chose."""
+    labels: Labels = {}
     for label in found:
         if label.source is LabelSource.PERSON and label.sampling is Sampling.RANDOM:
-            said.setdefault((label.rollout_id, label.signal), []).append(label.value)
-    labels: Labels = {}
-    for (rollout, signal), values in said.items():
-        if (mean := sum(values) / len(values)) != _DIVIDED:
-            labels.setdefault(rollout, {})[signal] = mean > _DIVIDED
+            _add(labels, label.rollout_id, label.signal, label.value)
     return labels
 
 
+def _add(labels: Labels, rollout: str, signal: str, value: float) -> None:
+    about = labels.setdefault(rollout, {})
+    about[signal] = (*about.get(signal, ()), value)
+
+
 def read_labels(file: Path) -> Labels:
-    """All labels; raises `UserError` that names the line if one cannot be used."""
+    """All labels; two lines about the same question are of two people.
+
+    Raises `UserError`, which names the line, if one cannot be used.
+    """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -68,5 +78,5 @@ def read_labels(file: Path) -> Labels:
                 value=line[:80],
                 fix=f"write {SHAPE}",
             ) from error
-        found.setdefault(row.rollout_id, {})[row.signal] = row.label
+        _add(found, row.rollout_id, row.signal, float(row.label))
     return found

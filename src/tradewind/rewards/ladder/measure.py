@@ -26,6 +26,8 @@ from tradewind.types.record import Json
 LADDER = tuple(Kind)
 """Most verifiable first."""
 LABELS, MADE = "labels", "made answers"
+NO_TRUTH = (Kind.LABEL, Kind.BEHAVIOUR, Kind.MONITOR)
+"""Kinds that tell no other signal what is true: people do by their labels, one question each."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def measure(
         right=found.positives,
         wrong=found.negatives,
         rate=rates.overall,
-        seconds=sum(readings.seconds) / max(1, len(readings.seconds)),
+        seconds=sum(readings.seconds) / len(readings.seconds) if readings.seconds else None,
         **_cost(readings),
         **_agreement(found, judged, labels),
         **_usable(found, rates),
@@ -80,20 +82,19 @@ Truth = tuple[bool, str] | None
 def _truth(at: int, subject: Subject, readings: Readings, others: Sequence[Readings]) -> Truth:
     """People first, then how it was made, then the most verifiable signal above this one.
 
-    Where there is none above, a mutant counts as wrong: what passes it is too coarse for it.
+    People are not held against themselves. Where there is nobody above, a mutant counts as wrong:
+    what passes it is too coarse for it.
     """
-    for about in (readings.config.name, ""):
-        if about in subject.labels:
-            return subject.labels[about], LABELS
+    people = () if readings.kind is Kind.LABEL else (readings.config.name, "")
+    for about in people:
+        if (label := subject.said(about)) is not None:
+            return label, LABELS
     if subject.truth is not None:
         return subject.truth, MADE
     rank = LADDER.index(readings.kind)
     above = [other for other in others if LADDER.index(other.kind) < rank]
     for other in sorted(above, key=lambda other: LADDER.index(other.kind)):
-        if (
-            other.kind not in (Kind.BEHAVIOUR, Kind.MONITOR)
-            and (said := other.says(at)) is not None
-        ):
+        if other.kind not in NO_TRUTH and (said := other.says(at)) is not None:
             return said, other.config.name
     return (False, MADE) if subject.made == MUTANT else None
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tradewind.rewards.config import SignalConfig
 from tradewind.rewards.ladder.measure import LADDER, PassRates, measure
 from tradewind.rewards.ladder.options import LadderOptions
+from tradewind.rewards.ladder.people import people
 from tradewind.rewards.ladder.readings import Readings, read_all
 from tradewind.rewards.ladder.rung import Rung, Use
 from tradewind.rewards.ladder.subject import Subject
@@ -18,8 +19,13 @@ from tradewind.rewards.signal import Kind
 
 BY_MODEL = (Kind.LABEL, Kind.JUDGED)
 """Kinds that may be less deterministic."""
-ABOUT_THE_WAY = (Kind.BEHAVIOUR, Kind.MONITOR)
-"""Kinds that say nothing about the result."""
+_THE_WAY = "it says how the agent went about it, not whether the result is right"
+WATCHED = {
+    Kind.LABEL: "people answer too seldom to be a reward: judges are held against them",
+    Kind.BEHAVIOUR: _THE_WAY,
+    Kind.MONITOR: _THE_WAY,
+}
+"""Kinds that are never a reward, each with the reason."""
 
 
 def rank(
@@ -27,8 +33,8 @@ def rank(
     subjects: Sequence[Subject],
     options: LadderOptions,
 ) -> list[Rung]:
-    """Measure every signal on every subject; the rungs from the highest down."""
-    readings = read_all(configs, subjects, options)
+    """Measure every signal, and people, on every subject; the rungs from the highest down."""
+    readings = read_all(configs, subjects, options) + people(subjects)
     rates = pass_rates(readings, subjects, options)
     rungs = [
         measure(r, [o for o in readings if o is not r], subjects, rates, options) for r in readings
@@ -46,8 +52,8 @@ def decide(rung: Rung, above: Rung | None, options: LadderOptions) -> tuple[Use,
     """What a signal is good for and why; `above` is a more verifiable one that serves."""
     if (fault := _fault(rung, options)) is not None:
         return Use.REFUSE, fault
-    if rung.kind in ABOUT_THE_WAY:
-        return Use.MONITOR, "it says how the agent went about it, not whether the result is right"
+    if rung.kind in WATCHED:
+        return Use.MONITOR, WATCHED[rung.kind]
     if rung.usable is None or rung.false_no is None or rung.false_yes is None:
         return Use.MONITOR, "no right and wrong answers are known to compare it with"
     if min(rung.right, rung.wrong) < options.evidence:
@@ -96,10 +102,14 @@ def pass_rates(
     readings: Sequence[Readings], subjects: Sequence[Subject], options: LadderOptions
 ) -> PassRates:
     """What the most verifiable signal says of the stored rollouts, overall and by kind of task."""
-    best = min(readings, key=lambda r: LADDER.index(r.kind))
+    signals = [r for r in readings if r.kind is not Kind.LABEL]
+    best = min(signals, key=lambda r: LADDER.index(r.kind))
     passed: dict[str, list[bool]] = {}
     for at, subject in enumerate(subjects):
-        said = subject.labels.get("", best.says(at)) if subject.made is None else None
+        if subject.made is not None:
+            continue
+        people_said = subject.said("")
+        said = best.says(at) if people_said is None else people_said
         if said is not None:
             passed.setdefault(subject.episode.task.kind, []).append(said)
     every = [said for found in passed.values() for said in found]

@@ -70,8 +70,8 @@ class Rung(Record):
     """phi^2: share of the true signal that its noise leaves."""
     usable_by_kind: dict[str, float] = Field(default_factory=dict)
     """The same at the pass rate of each kind of task, as far as that is known."""
-    seconds: float
-    """Mean per score."""
+    seconds: float | None = None
+    """Mean per score; nobody timed people."""
     tokens: float | None = None
     """Mean tokens of a model per score, for a judge that reports them."""
     usd: float | None = None

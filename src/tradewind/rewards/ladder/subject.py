@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tradewind.rewards.admission.bench import MUTANT, known_of
@@ -10,6 +10,7 @@ from tradewind.rewards.admission.guesses import guesses
 from tradewind.rewards.admission.mutants import mutants
 from tradewind.rewards.attacks.catalogue import known_attacks
 from tradewind.rewards.config import Composition
+from tradewind.rewards.ladder.labels import majority
 from tradewind.rewards.panel import Panel
 from tradewind.types.episode import Episode
 from tradewind.types.outcome import Outcome, OutcomeStatus
@@ -32,8 +33,13 @@ class Subject:
     """The `use` that it attacks; None for an answer that any signal may be shown."""
     truth: bool | None = None
     """Whether it is right, where that is known from how it was made."""
-    labels: Mapping[str, bool] = field(default_factory=dict)
-    """What people said, by the signal that they were asked about; "" is the result as a whole."""
+    labels: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """What each person said, by the signal that they were asked about; "" is the result as a
+    whole."""
+
+    def said(self, about: str) -> bool | None:
+        """What most people said of it; None if that is nothing."""
+        return majority(self.labels.get(about, ()))
 
 
 def made_subjects(tasks: Iterable[Task], panel: Panel | None, n_mutants: int) -> list[Subject]:
