@@ -88,7 +88,8 @@ def check(  # noqa: PLR0913  one parameter per option
     )
     chosen(asked.only)
     view = _View(plain=as_json)
-    findings = asyncio.run(_check(asked, view))
+    with view.watched():
+        findings = asyncio.run(_check(asked, view))
     if as_json:
         print(json.dumps(_summary(target, findings)))
     else:
@@ -110,15 +111,23 @@ class Asked:
 
 
 class _View:
-    """Tells of each check as it ends, then shows the table."""
+    """Tells how far it is, then shows the table. On a terminal the former leaves no trace."""
 
     def __init__(self, *, plain: bool) -> None:
         self._console = Console(stderr=plain, quiet=plain)
+        self._status = self._console.status("starting the environment")
+        self._ended = 0
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """While checks run."""
+        with self._status:
+            yield
 
     def tell(self, finding: Finding) -> None:
-        colour = _COLOURS[finding.verdict]
-        mark = f"[{colour}]{_MARKS[finding.verdict]}[/]"
-        self._console.print(f"{mark} {finding.name}", highlight=False)
+        self._ended += 1
+        said = f"{_MARKS[finding.verdict]} {finding.name}"
+        self._status.update(f"{self._ended} checks done, the last one {said}")
 
     def show(self, target: str, findings: list[Finding]) -> None:
         table = Table(title=f"tradewind env check {target}", title_justify="left", show_lines=False)
