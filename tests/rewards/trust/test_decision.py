@@ -65,6 +65,28 @@ def test_labels_of_a_model_never_unlock_anything(n):
     assert found.measures["agreement"]["model"]["labels"] > 0, "shown, not counted"
 
 
+@pytest.mark.parametrize(("base", "state"), [(0.5, TRUSTED), (0.2, TRUSTED), (0.04, PROBATION)])
+def test_errors_that_drown_what_is_seldom_right_keep_a_judge_on_half_weight(base, state):
+    """The same judge, 9 of 10 verdicts right on either side: what it leaves is the base rate's."""
+
+    def nine_of_ten(truth, features, number):
+        return 0.1
+
+    found = decide(
+        begin("c", "1", 0.0),
+        Evidence(labels=labels(3000, nine_of_ten, base=base), probes=sound()),
+        CONFIG,
+        now=4e3,
+    )
+    assert found.state is state, found.reasons
+    told = found.measures["agreement"]["verifier"]
+    assert told["usable_bound"] < told["usable_signal"]
+    assert min(told["sensitivity_bound"], told["specificity_bound"]) > 0.8
+    if state is PROBATION:
+        assert "of the signal, 15% is asked" in found.reasons[0]
+        assert "kappa" in found.reasons[0] and "AC1 0.9" in found.reasons[0]
+
+
 def test_labels_of_people_need_two_who_agree():
     alone = labels(300, source=LabelSource.PERSON)
     together = labels(300, source=LabelSource.PERSON, raters=("ana", "bo"))

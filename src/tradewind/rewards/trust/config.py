@@ -28,6 +28,10 @@ class TrustConfig(Config):
     """Lower bounds of sensitivity and specificity from which a judge gets half of its weight."""
     trusted_bound: float = Field(default=0.80, ge=0.5, le=1)
     """The same for all of its weight."""
+    trusted_usable: float = Field(default=0.15, ge=0, le=1)
+    """Share of the reward's signal that errors leave at the base rate of the newest labels, if both
+    bounds are true, for all of its weight. What is right once in twenty times takes fewer false
+    verdicts than what is right every other time."""
     margin: float = Field(default=0.05, ge=0, le=0.3)
     """A state is kept until a bound falls this far below what it took to reach it."""
     probation_factor: float = Field(default=0.5, ge=0, le=1)

@@ -93,6 +93,7 @@ def _without_faults(
         return TrustState.PROBATION, ["a fresh labelled sample shows no fault"]
     margin = config.margin if before.state is TrustState.TRUSTED else 0
     missing = _missing(measures, config, config.trusted_bound - margin, labels)
+    missing += _drowned(measures, config.trusted_usable - margin, labels)
     missing += _doubts(evidence, measures, config)
     if missing:
         return TrustState.PROBATION, [f"for trust: {sentence}" for sentence in missing]
@@ -122,6 +123,22 @@ def _missing(measures: Measures, config: TrustConfig, bound: float, labels: int)
     if measures.canaries == 0:
         missing.append("no canary has been asked yet")
     return missing
+
+
+def _drowned(measures: Measures, bound: float, labels: int) -> list[str]:
+    """Where the bounds hold, and errors may drown the signal at the base rate that there is."""
+    told = [a for s in COUNTED if (a := measures.of(s)) is not None and a.enough(labels)]
+    return [
+        f"with right answers at {a.base_rate:.0%} its errors may leave as little as "
+        f"{a.usable_bound:.0%} of the signal, {bound:.0%} is asked (labels by a {a.source}: kappa "
+        f"{_number(a.kappa)}, AC1 {_number(a.ac1)})"
+        for a in told
+        if a.usable_bound < bound
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _labels_wanted(measures: Measures, known: Sequence[Agreement], labels: int) -> str:

@@ -42,6 +42,8 @@ class Agreement:
     calibration_error: float | None
     usable: float | None
     """phi squared: the share of the reward's signal that the errors leave."""
+    usable_bound: float
+    """The same if both shares are as low as their bounds."""
 
     def enough(self, labels: int) -> bool:
         """Whether there are so many labels of each side."""
@@ -116,18 +118,21 @@ def _agreement(source: LabelSource, evidence: Evidence, config: TrustConfig) -> 
     usable = None
     if counts.sensitivity is not None and counts.specificity is not None:
         usable = usable_signal(base_rate, 1 - counts.specificity, 1 - counts.sensitivity)
+    sensitivity = wilson_lower(counts.true_yes, counts.positives, config.level)
+    specificity = wilson_lower(counts.true_no, counts.negatives, config.level)
     return Agreement(
         source=source,
         counts=counts,
         base_rate=base_rate,
         accuracy=sum(not x.wrong for x in labels) / len(labels),
-        sensitivity_bound=wilson_lower(counts.true_yes, counts.positives, config.level),
-        specificity_bound=wilson_lower(counts.true_no, counts.negatives, config.level),
+        sensitivity_bound=sensitivity,
+        specificity_bound=specificity,
         kappa=cohen_kappa(judged, truth),
         ac1=gwet_ac1(judged, truth),
         brier=brier(values, truth),
         calibration_error=expected_calibration_error(values, truth),
         usable=usable,
+        usable_bound=usable_signal(base_rate, 1 - specificity, 1 - sensitivity),
     )
 
 
@@ -157,6 +162,7 @@ def _agreement_json(agreement: Agreement) -> Json:
         "brier": _rounded(agreement.brier),
         "calibration_error": _rounded(agreement.calibration_error),
         "usable_signal": _rounded(agreement.usable),
+        "usable_bound": _rounded(agreement.usable_bound),
     }
 
 
