@@ -62,7 +62,7 @@ def test_a_run_and_nothing_else_prints_each_judge_and_what_it_lacks(run):
     words = " ".join(said.output.split())
     assert "tone: uncalibrated, weight x 0 for probation: 40 labels with yes" in words
     assert "name a verifier in [grader.probes] truth, or label rollouts" in words
-    assert "held against: probation_bound 0.7, trusted_bound 0.8" in words
+    assert "held against: probation_bound 0.7, trusted_bound 0.8, trusted_usable 0.15" in words
     assert "40 labels with yes and 40 with no" in words
     shown = json.loads(call("show", str(folder), "--json").output)
     (judge,) = shown["judges"]

@@ -30,7 +30,14 @@ _NO_LABELS = (
     "nobody says the truth yet: name a verifier in [grader.probes] truth, or label rollouts "
     "(tradewind trust sample RUN --out FILE)"
 )
-_SHOWN_BOUNDS = ("probation_bound", "trusted_bound", "min_labels", "bias", "null_rate")
+_SHOWN_BOUNDS = (
+    "probation_bound",
+    "trusted_bound",
+    "trusted_usable",
+    "min_labels",
+    "bias",
+    "null_rate",
+)
 
 
 class _ShowsByDefault(TyperGroup):
