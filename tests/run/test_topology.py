@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from recipes import TEXT, write_recipe
 
+from tradewind.run.launcher import control_recipe
 from tradewind.run.process import inherited_environment
 from tradewind.run.recipe import read_recipe
 from tradewind.run.topology import Topology
@@ -60,6 +61,24 @@ def test_controller_and_pools_get_the_addresses_of_this_launch(tmp_path: Path) -
     assert controller["port"] == topology.controller_port
     assert pool["controller"] == topology.controller_url
     assert pool["bucket"] == (tmp_path / "runs" / "small" / "bucket").as_uri()
+
+
+@pytest.mark.parametrize("rehearsed", [0, 2])
+def test_the_trainer_has_the_corpus_if_steps_rehearse_and_the_control_arm_never(
+    tmp_path: Path, rehearsed: int
+) -> None:
+    """Else the run without mid-training would learn from the same documents by the back door."""
+    recipe = read_recipe(
+        write_recipe(tmp_path, TEXT), [f"trainer.rehearsal_rows={rehearsed}"], tmp_path / "runs"
+    )
+    control = control_recipe(recipe)
+    assert control.trainer.rehearsal_rows == 0
+    for one, named in ((recipe, bool(rehearsed)), (control, False)):
+        topology = Topology.plan(one, Workspace(tmp_path / "runs" / "small"), tmp_path)
+        argv = topology.trainer("rl").argv
+        assert ("--corpus" in argv) is named
+        if named:
+            assert argv[argv.index("--corpus") + 1].endswith("corpus.jsonl")
 
 
 def test_the_signing_key_is_the_trainers_alone_and_pools_trust_its_public_half(

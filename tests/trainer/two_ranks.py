@@ -22,6 +22,7 @@ from tradewind.trainer.learner import Learner
 from tradewind.trainer.loop import train
 from tradewind.trainer.policy import Policy
 from tradewind.trainer.ranks import Ranks
+from tradewind.trainer.rehearsal import Rehearsal
 from tradewind.trainer.run import Run
 from tradewind.trainer.step import Trainer
 from tradewind.types import TradewindError, UserError
@@ -33,7 +34,10 @@ from tradewind.weights.follow import Follower
 from tradewind.weights.publish import Publisher
 from tradewind.weights.state import State
 
-CONFIG = TrainerConfig(lr=1e-2, token_budget=25, loss="reinforce")
+CONFIG = TrainerConfig(
+    lr=1e-2, token_budget=25, loss="reinforce", rehearsal_rows=3, rehearsal_length=16
+)
+DOCUMENTS = [[n, n + 1, n + 2, 2] for n in range(3, 40)]
 WIDE = {"hidden_size": 72, "vocab_size": 1000}
 """The embedding has more than two blocks, and no end of a rank's rows is one of a block."""
 RUN = {"groups_per_step": 2, "max_staleness": 9, "checkpoint_every": 2, "dtype": "fp32", "lr": 1e-2}
@@ -41,7 +45,7 @@ RUN = {"groups_per_step": 2, "max_staleness": 9, "checkpoint_every": 2, "dtype":
 
 def crew_of(folder, ranks, bucket):
     learner = Learner(Policy.wrap(tiny.tiny_model(**WIDE), torch.float32), CONFIG, ranks)
-    return Crew(learner, folder, bucket, Trainer(learner, CONFIG))
+    return Crew(learner, folder, bucket, Trainer(learner, CONFIG, Rehearsal(DOCUMENTS, CONFIG)))
 
 
 def goal_bits():
