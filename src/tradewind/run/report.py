@@ -234,7 +234,9 @@ table{border-collapse:collapse;width:100%;margin-top:10px;font-variant-numeric:t
 th,td{text-align:right;padding:7px 10px;border-top:1px solid var(--grid)}
 th{color:var(--muted);font-weight:500;border-top:0} th:first-child,td:first-child{text-align:left}
 tr:last-child td{font-weight:650}
-@media(max-width:520px){.cards{grid-template-columns:1fr}.card{padding:14px 10px}}
+@media(max-width:520px){.cards{grid-template-columns:1fr}.card{padding:14px 10px}
+.hero svg{display:none} .wide{overflow-x:auto} .wide svg{min-width:640px}
+table{font-size:13px} th,td{padding:6px 4px}}
 $svg
 </style></head><body><main>
 <h1>$title<small>a Tradewind run</small></h1>
