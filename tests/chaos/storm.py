@@ -21,7 +21,7 @@ from phases import PHASES, Phase
 from setting import PROCESSES
 from watch import StallWatch
 
-PHASE_S, RETURN_S = 2.0, 60.0
+PHASE_S, RETURN_S = 4.0, 60.0
 LASTS_S = (0.1, 0.2, 0.4, 2.5)
 """Most faults are over before anybody's patience is, one in four is not."""
 AT_ONCE = ("kill", "crash")

@@ -63,7 +63,7 @@ def test_place_is_renewed_again_once_the_database_is_back(ledger, away):
         ledger.away = None
         renewed = ledger.trainer()[1]
         until(lambda: ledger.trainer()[1] > renewed)
-        until(lambda: ledger.beats()[0].doing == "step 3")
+        until(lambda: [beat.doing for beat in ledger.beats()] == ["step 3"])
         pulse.check()
 
 

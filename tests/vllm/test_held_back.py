@@ -26,7 +26,9 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
 
 LONG = 1500
 AT_ONCE = 4
-BOUNDS = {"max_tokens": LONG, "pool_silence_s": 2.0}
+SILENCE_S = 6.0
+"""A machine that runs other tests beside this one may be silent for two seconds by itself."""
+BOUNDS = {"max_tokens": LONG, "pool_silence_s": SILENCE_S}
 
 
 def chat(client: httpx.Client, key: str) -> httpx.Response:
@@ -77,7 +79,7 @@ def test_answers_whose_tokens_wait_for_a_proof_are_broken_off_by_the_gateway(
         answers = [threads.submit(chat, client, lease.model_key) for lease in leases]
         swapped.result(60)
         await_held(gate)
-        held_until = time.monotonic() + 2 * BOUNDS["pool_silence_s"]
+        held_until = time.monotonic() + 1.5 * SILENCE_S
         while time.monotonic() < held_until:
             time.sleep(0.01)
         assert not any(answer.done() for answer in answers)
