@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.vllm,
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    # what it awaits comes late, or not within its minute, where other tests run beside it
+    # beside other tests a swap takes longer than these answers: they end before it
     pytest.mark.skipif(os.environ.get("TRADEWIND_FULL") != "1", reason="TRADEWIND_FULL=1 plays it"),
 ]
 
