@@ -4,6 +4,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from tradewind.trainer.corpus import row_samples
+from tradewind.trainer.forest import plant
 from tradewind.trainer.policy import Policy
 from tradewind.types import UserError
 
@@ -38,8 +40,16 @@ def test_logits_that_are_scaled_after_the_head_are_trained_unscaled(family, chan
         Policy.wrap(model(family, **changes), dtype)
 
 
+@torch.no_grad()
 def test_a_scale_of_one_is_refused():
-    Policy.wrap(model("granite", logits_scaling=1.0), torch.float32)
+    policy = Policy.wrap(model("granite", logits_scaling=1.0), torch.float32)
+    ids = [5, 17, 40, 3, 88]
+    logp, _ = policy(plant(row_samples([ids], True, "row"), 0))
+    theirs = model("granite", logits_scaling=1.0)
+    theirs.load_state_dict(policy.inner.state_dict())
+    logits = theirs(input_ids=torch.tensor([ids])).logits[0, :-1]
+    expected = logits.log_softmax(-1)[torch.arange(4), torch.tensor(ids[1:])]
+    torch.testing.assert_close(logp, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_window_over_all_layers_is_trained_as_full_attention():

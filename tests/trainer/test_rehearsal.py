@@ -84,6 +84,8 @@ def test_a_step_that_is_done_again_rehearses_other_rows(tiny):
     seen = [[s.ids for s in rehearsal.samples(number)] for number in range(6)]
     again = Rehearsal(DOCUMENTS, REHEARSED)
     assert [s.ids for s in again.samples(4)] == seen[4]
+    assert [s.ids for s in rehearsal.samples(2)] == seen[2], "also by who is further already"
+    assert [s.ids for s in rehearsal.samples(3)] == seen[3]
     assert len({tuple(ids) for ids in seen}) == 6, "every step has rows of its own"
     tokens = {token for ids in seen for sample in ids for token in sample}
     assert tokens == {token for ids in DOCUMENTS for token in ids}, "an epoch leaves nothing out"

@@ -164,8 +164,7 @@ def prepare_once(recipe: Recipe, workspace: Workspace, folder: Path, view: View)
 
 def control_recipe(recipe: Recipe) -> Recipe:
     """The same run without the corpus and without users, for a few steps."""
-    changed_steps = {"steps": recipe.control.steps, "rehearsal_rows": 0}
-    trainer = recipe.trainer.model_copy(update=changed_steps)
+    trainer = recipe.trainer.model_copy(update={"steps": recipe.control.steps, "rehearsal_rows": 0})
     midtrain = recipe.midtrain.model_copy(update={"steps": 0})
     users = recipe.users.model_copy(update={"command": None})
     run = recipe.run.model_copy(update={"ledger": recipe.control.ledger})
