@@ -132,7 +132,7 @@ def panel(*signals: tuple[SignalConfig, object]) -> Panel:
 
 def grade_flaky(failures: int, claims: int = 1):
     outcome = Outcome(status="completed", artefacts={"sql": "select 2"})
-    finished = FinishedRollout("g000000-r0", make_task(), outcome, None, claims)
+    finished = FinishedRollout("g000000-r0", make_task(), outcome, None, claims, 0.0)
     (score,) = grade(finished, panel((SignalConfig(name="flaky"), Flaky(failures))), attempts=3)
     return score
 
@@ -151,7 +151,7 @@ def test_a_rollout_on_which_graders_keep_dying_becomes_null():
 
 def test_no_judge_is_asked_once_a_gate_is_closed():
     outcome = Outcome(status="completed")
-    finished = FinishedRollout("g000000-r0", make_task(), outcome, None, 1)
+    finished = FinishedRollout("g000000-r0", make_task(), outcome, None, 1, 0.0)
     gate = SignalConfig(name="gate", role="gate", bar=2.0)
     judge = SignalConfig(name="tone", use="judge")
     scores = grade(finished, panel((gate, Flaky(0)), (judge, Flaky(99))), attempts=3)
@@ -369,7 +369,7 @@ class Together:
 
 
 def test_judges_of_one_rollout_are_asked_at_the_same_time():
-    finished = FinishedRollout("g000000-r0", make_task(), Outcome(status="completed"), None, 1)
+    finished = FinishedRollout("g000000-r0", make_task(), Outcome(status="completed"), None, 1, 0.0)
     barrier = threading.Barrier(3)
     names = ("a", "b", "c")
     judges = [(SignalConfig(name=n, use="judge"), Together(barrier)) for n in names]
@@ -379,7 +379,7 @@ def test_judges_of_one_rollout_are_asked_at_the_same_time():
 
 def test_a_judged_gate_stops_no_other_judge():
     """Whether it counts is not known before its judge is trusted."""
-    finished = FinishedRollout("g000000-r0", make_task(), Outcome(status="completed"), None, 1)
+    finished = FinishedRollout("g000000-r0", make_task(), Outcome(status="completed"), None, 1, 0.0)
     gate = SignalConfig(name="gate", use="judge", role="gate", bar=2.0)
     judge = SignalConfig(name="tone", use="judge")
     scores = grade(finished, panel((gate, Flaky(0)), (judge, Flaky(0))), attempts=1)

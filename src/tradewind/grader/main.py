@@ -12,6 +12,7 @@ waits for    rollouts to finish (worker), by looking every poll_s
              judges that did not answer: such rollouts are put off and judged again later
 unblocked by the controller's `finish`
 if killed    its claims run out and any grader takes them; nothing is lost or graded twice
+             (a verdict on an end that a crash of the database took back is dropped)
 
 python -m tradewind.grader --config FILE --workspace DIR
 """
@@ -186,7 +187,10 @@ class Grader:
         if self._put_off(finished, panel.composition, scores, trust):
             return
         null = is_null(panel.composition, scores, trust)
-        self._ledger.write_scores(finished.rollout_id, scores, null=null)
+        ended_at = finished.ended_at
+        if not self._ledger.write_scores(finished.rollout_id, scores, null=null, ended_at=ended_at):
+            log.warning("%s: nobody waits for this verdict any more", finished.rollout_id)
+            return
         for config, judge in panel.judges:
             self._prober.probe(episode_of(finished, turns), config, judge, scores)
         self._alarms.raise_for(scores)

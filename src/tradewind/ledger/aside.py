@@ -37,7 +37,7 @@ class Aside(Database):
 
     def restore_tasks(self, names: list[str] | None = None) -> list[str]:
         """Draw these tasks again (None: all that are set aside); those that were restored."""
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             known = tasks_aside(conn)
             back = [task for task in known if names is None or task in names]
             for task in back:

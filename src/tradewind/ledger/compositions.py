@@ -25,7 +25,7 @@ class Compositions(Database):
         With `again=False` one that was in use before stays where it is: a grader that restarts with
         the recipe's must not undo what was put in use while the run was going.
         """
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             known = conn.execute(
                 select(compositions.c.position).where(compositions.c.version == version)
             ).scalar_one_or_none()

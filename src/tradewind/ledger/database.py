@@ -139,8 +139,9 @@ class Database:
 
         A killed process never loses what was committed. `durable` holds through a power cut too
         (and a database server's crash), with all that was committed before it: for the few records
-        that have a counterpart outside (a published version, a group in a trainer's hands). Raises
-        `Stalled` if another writer does not end.
+        that have a counterpart outside (a published version, a group in a trainer's hands, what a
+        person asked for). Of the others a crash takes the last moment, and what was done in it is
+        done again. Raises `Stalled` if another writer does not end.
         """
         outer: Connection | None = getattr(self._together, "conn", None)
         if outer is not None:

@@ -68,7 +68,7 @@ class Evals(Database):
         if the split has no tasks.
         """
         wanted = {"split": split.value, "version": version, "limit": limit}
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             known = conn.execute(select(evals).where(evals.c.name == name)).one_or_none()
             if known is not None:
                 if (known.split, known.version, known.limit) != tuple(wanted.values()):

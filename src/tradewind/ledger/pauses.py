@@ -28,7 +28,7 @@ class Pauses(Database):
         so does one that sends the trainer there, too. The orders to pools and trainer are written
         in the same transaction.
         """
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             known = read_meta(conn, PAUSED)
             if known and not _further(pause, Pause.model_validate(known)):
                 return False
@@ -40,7 +40,7 @@ class Pauses(Database):
 
         Raises `UserError` if there is no earlier version of that number.
         """
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             if not read_meta(conn, PAUSED):
                 cause = f"to go back to version {order.back_to} ({order.who}: {order.why})"
                 _pause(conn, Pause(alarm=PERSON, cause=cause, at=order.at))
@@ -52,7 +52,7 @@ class Pauses(Database):
         Alarms look only at what comes after `now`. Pools that were sent back follow the newest
         version again.
         """
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             known = read_meta(conn, PAUSED)
             if not known:
                 return None

@@ -31,7 +31,7 @@ class Returns(Database):
 
     def refuse_return(self, order: ReturnOrder, why: str) -> None:
         """It cannot be done: the order is taken off, with an event."""
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             _take_off(conn, order)
             note(conn, "return.refused", f"version {order.back_to}", why)
 

@@ -11,14 +11,14 @@ with `Conflict` (promise R5), which also ends the model key.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Double,
+    Select,
     bindparam,
     case,
     delete,
@@ -44,22 +44,48 @@ from tradewind.types.record import Json
 from tradewind.types.score import Score
 from tradewind.types.turn import TurnState
 
-_RENEWED = bindparam("now", type_=Double) + rollouts.c.lease_ttl
-_RENEW = (
-    update(rollouts)
-    .where(rollouts.c.rollout_id == bindparam("of"), rollouts.c.state == "running")
-    .values(
-        lease_until=case(
-            (rollouts.c.lease_until > _RENEWED, rollouts.c.lease_until), else_=_RENEWED
-        )
-    )
-)
-"""Made once: with every call of the model, building it would cost more than running it."""
-
-LIVE = ("waiting", "running", "finished")
-"""States of a rollout whose scores are still to come."""
 PRIORITY = {Purpose.EVAL: 0, Purpose.TRAIN: 1}
 """Lower is leased and graded first."""
+
+# Statements are made once: for each lease or call of the model, building them would cost more than
+# running them.
+_RENEWED = bindparam("now", type_=Double) + rollouts.c.lease_ttl
+_ROW = select(rollouts).where(rollouts.c.rollout_id == bindparam("of"))
+_SET = update(rollouts).where(rollouts.c.rollout_id == bindparam("of"))
+_RENEW = _SET.where(rollouts.c.state == "running").values(
+    lease_until=case((rollouts.c.lease_until > _RENEWED, rollouts.c.lease_until), else_=_RENEWED)
+)
+_ANY_WAITING = select(rollouts.c.rollout_id).where(rollouts.c.state == "waiting").limit(1)
+_NEXT = (
+    select(rollouts.c.rollout_id, groups.c.task_id)
+    .join(groups, groups.c.group_id == rollouts.c.group_id)
+    .where(rollouts.c.state == "waiting", rollouts.c.priority == bindparam("priority"))
+    .order_by(rollouts.c.number, rollouts.c.idx)
+    .limit(1)
+)
+"""The oldest waiting rollout: one step in the index `rollouts_by_state`, not a sort."""
+_NEXT_SERVED = _NEXT.where(groups.c.opened_version.in_(bindparam("served", expanding=True)))
+_RUNNING = select(func.count()).select_from(rollouts).where(rollouts.c.state == "running")
+_NEW_KEY = insert(keys)
+_OF_KEY = select(keys.c.rollout_id).where(
+    keys.c.digest == bindparam("digest"), keys.c.kind == bindparam("kind")
+)
+_OUTCOME = select(outcomes).where(outcomes.c.rollout_id == bindparam("of"))
+_NEW_OUTCOME = insert(outcomes)
+_TURN_STATES = select(turns.c.state).where(turns.c.rollout_id == bindparam("of"))
+_LOSE_TURNS = (
+    update(turns)
+    .where(turns.c.rollout_id == bindparam("of"), turns.c.state == TurnState.INTENT.value)
+    .values(state=TurnState.LOST.value)
+)
+
+_OF_A_LEASE = (
+    *("worker", "tenant", "request", "leased_at", "lease_until", "deadline"),
+    "token_budget",
+)
+"""Columns that are empty while nobody holds a lease."""
+LIVE = ("waiting", "running", "finished")
+"""States of a rollout whose scores are still to come."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +135,7 @@ class Rollouts(Database):
         tenant, but its quota is used up.
         """
         with self.read() as conn:  # the usual case, none, needs no writer's lock
-            waiting = select(rollouts.c.rollout_id).where(rollouts.c.state == "waiting").limit(1)
-            if conn.execute(waiting).first() is None and _lent_before(conn, terms) is None:
+            if conn.execute(_ANY_WAITING).first() is None and _lent_before(conn, terms) is None:
                 return None
         with self.write() as conn:
             before = _lent_before(conn, terms)
@@ -123,21 +148,18 @@ class Rollouts(Database):
             if terms.tenant is not None:
                 check_quota(conn, terms.tenant, now)
             deadline = now + terms.deadline_s
-            conn.execute(
-                update(rollouts)
-                .where(rollouts.c.rollout_id == row.rollout_id)
-                .values(
-                    state="running",
-                    worker=worker,
-                    tenant=None if terms.tenant is None else terms.tenant.name,
-                    request=terms.request,
-                    leased_at=now,
-                    lease_until=now + terms.ttl_s,
-                    lease_ttl=terms.ttl_s,
-                    deadline=deadline,
-                    token_budget=_budget(terms),
-                )
-            )
+            held = {
+                "state": "running",
+                "worker": worker,
+                "tenant": None if terms.tenant is None else terms.tenant.name,
+                "request": terms.request,
+                "leased_at": now,
+                "lease_until": now + terms.ttl_s,
+                "lease_ttl": terms.ttl_s,
+                "deadline": deadline,
+                "token_budget": _budget(terms),
+            }
+            conn.execute(_SET, {"of": row.rollout_id, **held})
             return _leased(conn, row, deadline)
 
     def unlease(self, rollout: RolloutId) -> None:
@@ -145,27 +167,13 @@ class Rollouts(Database):
         with self.write() as conn:
             require_running(conn, rollout)
             conn.execute(delete(keys).where(keys.c.rollout_id == rollout))
-            conn.execute(
-                update(rollouts)
-                .where(rollouts.c.rollout_id == rollout)
-                .values(
-                    state="waiting",
-                    worker=None,
-                    tenant=None,
-                    request=None,
-                    leased_at=None,
-                    lease_until=None,
-                    deadline=None,
-                    token_budget=None,
-                )
-            )
+            conn.execute(_SET, {"of": rollout, "state": "waiting", **dict.fromkeys(_OF_A_LEASE)})
 
     def rollout_of_key(self, digest: str, kind: str) -> RolloutId | None:
         """The rollout that a `model` or `result` key (by its SHA-256 digest) was made for."""
         with self.read() as conn:
-            return conn.execute(
-                select(keys.c.rollout_id).where(keys.c.digest == digest, keys.c.kind == kind)
-            ).scalar_one_or_none()
+            found = conn.execute(_OF_KEY, {"digest": digest, "kind": kind})
+            return found.scalar_one_or_none()
 
     def renew(self, rollout: RolloutId, now: float) -> None:
         """A heartbeat: the lease holds for another `ttl_s`. Raises `Conflict` after the end."""
@@ -190,9 +198,7 @@ class Rollouts(Database):
         """
         reported = outcome.model_dump(mode="json")
         with self.write() as conn:
-            known = conn.execute(
-                select(outcomes).where(outcomes.c.rollout_id == rollout)
-            ).one_or_none()
+            known = conn.execute(_OUTCOME, {"of": rollout}).one_or_none()
             if known is not None and known.reported == reported:
                 return OutcomeStatus(known.status)
             if known is not None:
@@ -200,9 +206,7 @@ class Rollouts(Database):
             require_running(conn, rollout)
             status, detail = _as_it_counts(conn, rollout, outcome)
             _record_outcome(conn, rollout, status, detail, reported, now)
-            conn.execute(
-                update(rollouts).where(rollouts.c.rollout_id == rollout).values(state="finished")
-            )
+            conn.execute(_SET, {"of": rollout, "state": "finished"})
             lose_open_turns(conn, rollout)
         return status
 
@@ -230,7 +234,7 @@ def renew(conn: Connection, rollout: RolloutId, now: float) -> None:
 
 def require_running(conn: Connection, rollout: RolloutId) -> AnyRow:
     """The rollout's row; raises `Conflict` with a sentence unless it is running."""
-    row = conn.execute(select(rollouts).where(rollouts.c.rollout_id == rollout)).one_or_none()
+    row = conn.execute(_ROW, {"of": rollout}).one_or_none()
     if row is None:
         raise Conflict(f"there is no rollout {rollout}")
     if row.state != "running":
@@ -246,49 +250,35 @@ def cancel_rollouts(conn: Connection, group: str) -> None:
         )
     ).scalars()
     for rollout in ids.all():
-        conn.execute(
-            update(rollouts).where(rollouts.c.rollout_id == rollout).values(state="cancelled")
-        )
+        conn.execute(_SET, {"of": rollout, "state": "cancelled"})
         lose_open_turns(conn, rollout)
 
 
 def lose_open_turns(conn: Connection, rollout: RolloutId) -> None:
     """What was dispatched and is not back when the rollout ends, never comes back."""
-    conn.execute(
-        update(turns)
-        .where(turns.c.rollout_id == rollout, turns.c.state == TurnState.INTENT.value)
-        .values(state=TurnState.LOST.value)
-    )
+    conn.execute(_LOSE_TURNS, {"of": rollout})
 
 
 def _next_waiting(conn: Connection, terms: LeaseTerms, served: Collection[int]) -> AnyRow | None:
-    running = conn.execute(
-        select(func.count()).select_from(rollouts).where(rollouts.c.state == "running")
-    ).scalar_one()
-    if running >= terms.max_running:
+    if conn.execute(_RUNNING).scalar_one() >= terms.max_running:
         return None
     first = None
     if served:
-        asked = groups.c.opened_version.in_(list(served))
-        first = _first(conn, terms, rollouts.c.priority == PRIORITY[Purpose.EVAL], asked)
+        asked = {"priority": PRIORITY[Purpose.EVAL], "served": list(served)}
+        first = _first(conn, terms, _NEXT_SERVED, asked)
     if first is None and terms.training:
-        first = _first(conn, terms, rollouts.c.priority == PRIORITY[Purpose.TRAIN])
+        first = _first(conn, terms, _NEXT, {"priority": PRIORITY[Purpose.TRAIN]})
     return first
 
 
-def _first(conn: Connection, terms: LeaseTerms, *where: ColumnElement[bool]) -> AnyRow | None:
-    """The oldest waiting rollout: one step in the index `rollouts_by_state`, not a sort."""
-    query = (
-        select(rollouts.c.rollout_id, groups.c.task_id)
-        .join(groups, groups.c.group_id == rollouts.c.group_id)
-        .where(rollouts.c.state == "waiting", *where)
-        .order_by(rollouts.c.number, rollouts.c.idx)
-        .limit(1)
-    )
+def _first(
+    conn: Connection, terms: LeaseTerms, query: Select[Any], asked: Mapping[str, object]
+) -> AnyRow | None:
+    """What `query` finds among the tasks that the tenant may see."""
     if terms.tenant is not None and terms.tenant.kinds is not None:
         query = query.join(tasks, tasks.c.task_id == groups.c.task_id)
         query = query.where(tasks.c.kind.in_(terms.tenant.kinds))
-    return conn.execute(query).one_or_none()
+    return conn.execute(query, asked).one_or_none()
 
 
 def _lent_before(conn: Connection, terms: LeaseTerms) -> AnyRow | None:
@@ -314,20 +304,22 @@ def _budget(terms: LeaseTerms) -> int | None:
 
 
 def _leased(conn: Connection, row: AnyRow, deadline: float) -> LeasedRollout:
+    minted = {kind: bearer.mint(kind) for kind in ("model", "result")}
+    conn.execute(
+        _NEW_KEY,
+        [
+            {"digest": bearer.digest(key), "rollout_id": row.rollout_id, "kind": kind}
+            for kind, key in minted.items()
+        ],
+    )
     return LeasedRollout(
         rollout_id=row.rollout_id,
         task_id=row.task_id,
         input=read_task(conn, row.task_id).input,
-        model_key=_mint(conn, row.rollout_id, "model"),
-        result_key=_mint(conn, row.rollout_id, "result"),
+        model_key=minted["model"],
+        result_key=minted["result"],
         deadline=deadline,
     )
-
-
-def _mint(conn: Connection, rollout: RolloutId, kind: str) -> str:
-    key = bearer.mint(kind)
-    conn.execute(insert(keys).values(digest=bearer.digest(key), rollout_id=rollout, kind=kind))
-    return key
 
 
 def _as_it_counts(
@@ -335,9 +327,7 @@ def _as_it_counts(
 ) -> tuple[OutcomeStatus, str | None]:
     if not outcome.status.gradable:
         return outcome.status, outcome.detail
-    states = (
-        conn.execute(select(turns.c.state).where(turns.c.rollout_id == rollout)).scalars().all()
-    )
+    states = conn.execute(_TURN_STATES, {"of": rollout}).scalars().all()
     if not states:
         return OutcomeStatus.ENV_ERROR, "the model was never called"
     if TurnState.DONE.value not in states:
@@ -353,11 +343,8 @@ def _record_outcome(
     reported: Json,
     now: float,
 ) -> None:
-    conn.execute(
-        insert(outcomes).values(
-            rollout_id=rollout, status=status.value, detail=detail, reported=reported, at=now
-        )
-    )
+    told = {"status": status.value, "detail": detail, "reported": reported, "at": now}
+    conn.execute(_NEW_OUTCOME, {"rollout_id": rollout, **told})
 
 
 def _running(conn: Connection, condition: Any) -> list[AnyRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select
 
 from tradewind.ledger.database import Database
 from tradewind.ledger.rows import read_meta, write_meta
@@ -13,6 +13,8 @@ from tradewind.ledger.tables import draws, tasks
 from tradewind.types.errors import Conflict
 from tradewind.types.record import Json
 from tradewind.types.task import Split, Task
+
+_TASK = select(tasks).where(tasks.c.task_id == bindparam("of"))
 
 
 class RunRecords(Database):
@@ -23,7 +25,7 @@ class RunRecords(Database):
 
         Repeating it with the same values does nothing; another value raises `Conflict`.
         """
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             for key, value in meta.items():
                 known = read_meta(conn, key)
                 if known is not None and known != value:
@@ -38,7 +40,7 @@ class RunRecords(Database):
 
     def set_meta(self, key: str, value: Any) -> None:
         """Write a value that may change during the run, such as `training_open`."""
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             write_meta(conn, key, value)
 
     def add_tasks(self, new: Iterable[Task]) -> int:
@@ -47,7 +49,7 @@ class RunRecords(Database):
         Known ones are skipped if equal. Raises `Conflict` if a known id has other content, or if
         training tasks would be added after the first draw (it would change the epochs).
         """
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             known = {task.task_id: task for task in _all_tasks(conn)}
             fresh = [task for task in new if known.get(task.task_id) != task]
             for task in fresh:
@@ -72,7 +74,7 @@ class RunRecords(Database):
 
 def read_task(conn: Connection, task_id: str) -> Task:
     """The task with this id."""
-    return task_of(conn.execute(select(tasks).where(tasks.c.task_id == task_id)).one())
+    return task_of(conn.execute(_TASK, {"of": task_id}).one())
 
 
 def task_of(row: Any) -> Task:

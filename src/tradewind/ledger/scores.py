@@ -31,6 +31,8 @@ class FinishedRollout:
     """Which composition its group is rewarded by; None if none was ever put in use."""
     claims: int
     """How many times it has been claimed, this one included; more than 1: a grader died on it."""
+    ended_at: float
+    """When its outcome came, in Unix seconds: says which end is graded, should it have two."""
     put_off: int = 0
     """How often it was put off because a judge gave no verdict; such claims do not count."""
 
@@ -106,7 +108,12 @@ class Scores(Database):
             ).scalar_one()
 
     def write_scores(
-        self, rollout: RolloutId, new: Sequence[Score], *, null: bool | None = None
+        self,
+        rollout: RolloutId,
+        new: Sequence[Score],
+        *,
+        null: bool | None = None,
+        ended_at: float | None = None,
     ) -> bool:
         """Write the rollout's scores; it is graded from here on.
 
@@ -114,18 +121,25 @@ class Scores(Database):
         default exactly if one of the scores is null.
 
         Repeating does nothing and returns False: the first verdict stands (a grader that was
-        thought dead may come late). False too if its group was given up meanwhile.
+        thought dead may come late). False too if its group was given up meanwhile, or if the end
+        that was graded (`ended_at`, of the claim) is not in the ledger any more: a database that
+        crashed forgets its last moment, and the rollout is played again. Raises `Conflict` for a
+        rollout without an end if `ended_at` is not given.
         """
         assert new, "a graded rollout has at least one score"
         assert all(score.rollout_id == rollout for score in new), (rollout, new)
         with self.write() as conn:
-            state = conn.execute(
-                select(rollouts.c.state).where(rollouts.c.rollout_id == rollout)
-            ).scalar_one_or_none()
-            if state in ("graded", "cancelled"):
+            row = conn.execute(
+                select(rollouts.c.state, outcomes.c.at)
+                .outerjoin(outcomes, outcomes.c.rollout_id == rollouts.c.rollout_id)
+                .where(rollouts.c.rollout_id == rollout)
+            ).one_or_none()
+            if row is not None and row.state in ("graded", "cancelled"):
                 return False
-            if state != "finished":
-                raise Conflict(f"{rollout} is {state or 'unknown'}, it cannot be graded")
+            if ended_at is not None and (row is None or row.at != ended_at):
+                return False
+            if row is None or row.state != "finished":
+                raise Conflict(f"{rollout} is {row.state if row else 'unknown'}, not graded")
             grade(conn, rollout, new, null=null)
         return True
 
@@ -196,6 +210,7 @@ def _claim(conn: Connection, row: AnyRow, owner: str, until: float) -> FinishedR
         outcome=outcome_of(ended),
         composition=composition,
         claims=row.grader_claims + 1,
+        ended_at=ended.at,
         put_off=row.put_off,
     )
 

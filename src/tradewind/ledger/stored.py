@@ -90,7 +90,7 @@ class Stored(Database):
     def write_rescoring(self, version: str, data: Json, new: Iterable[Rescored]) -> int:
         """Keep a rescoring beside all others; its number. Nothing that is there changes."""
         rows = list(new)
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             newest = conn.execute(select(func.max(rescorings.c.rescoring))).scalar_one()
             number = 0 if newest is None else newest + 1
             conn.execute(

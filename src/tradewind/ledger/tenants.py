@@ -70,7 +70,7 @@ class Tenants(Database):
 
     def add_tenant(self, tenant: Tenant, digest: str) -> None:
         """Record a tenant and its key's digest; raises `Conflict` if the name is taken."""
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             if _row(conn, tenant.name) is not None:
                 raise Conflict(f"there is a tenant {tenant.name!r} already; rotate its key instead")
             values = {**tenant.model_dump(mode="json"), "digest": digest, "added_at": time.time()}
@@ -123,7 +123,7 @@ class Tenants(Database):
         return None if row is None else RolloutView(**row._mapping)
 
     def _change(self, name: str, **values: object) -> None:
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             if _row(conn, name) is None:
                 raise KeyError(name)
             conn.execute(update(tenants).where(tenants.c.name == name).values(values))

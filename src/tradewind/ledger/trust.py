@@ -149,7 +149,7 @@ class Trust(Database):
         Raises `UserError` if a rollout is unknown.
         """
         added = 0
-        with self.write() as conn:
+        with self.write(durable=True) as conn:
             for label in new:
                 known = select(rollouts.c.rollout_id).where(
                     rollouts.c.rollout_id == label.rollout_id
