@@ -74,13 +74,28 @@ class Run:
     def steps(self) -> list[Event]:
         return [event for event in self.events if event["event"] == "step"]
 
+    @property
+    def reached(self) -> int | None:
+        """The step at which the reward passes the threshold, if it does."""
+        rewards = [step["reward"] for step in self.steps]
+        for number in range(TREND - 1, len(rewards)):
+            if sum(rewards[number + 1 - TREND : number + 1]) / TREND >= self.size.threshold:
+                return number
+        return None
+
+    @property
+    def counted(self) -> list[Event]:
+        """The steps after the warm-up, up to the reward: beyond it answers may be shorter ones."""
+        end = len(self.steps) if self.reached is None else self.reached + 1
+        return self.steps[self.size.warmup : max(end, self.size.warmup + 1)]
+
     def step_seconds(self) -> float:
-        """Median over the steps after the warm-up."""
-        return float(median(step["seconds"] for step in self.steps[self.size.warmup :]))
+        """Median over the steps that count."""
+        return float(median(step["seconds"] for step in self.counted))
 
     def rates(self) -> dict[str, float]:
         """Tokens/s: generated over the whole step; in generation and in the rest, where told."""
-        counted = self.steps[self.size.warmup :]
+        counted = self.counted
         tokens, seconds = sum(s["tokens"] for s in counted), sum(s["seconds"] for s in counted)
         rates = {"tokens_per_s": tokens / seconds}
         if all("generate_s" in step for step in counted):
@@ -91,21 +106,16 @@ class Run:
 
     def seconds_to_reward(self) -> float | None:
         """From the start of the first step, warm-up included; None if it was never reached."""
-        rewards = [step["reward"] for step in self.steps]
-        elapsed = 0.0
-        for number, step in enumerate(self.steps):
-            elapsed += step["seconds"]
-            recent = rewards[max(0, number + 1 - TREND) : number + 1]
-            if len(recent) == TREND and sum(recent) / TREND >= self.size.threshold:
-                return float(elapsed)
-        return None
+        if self.reached is None:
+            return None
+        return float(sum(step["seconds"] for step in self.steps[: self.reached + 1]))
 
     def cpu_seconds(self) -> float | None:
         """Median CPU seconds of a step over all threads: seconds x threads on a quiet machine.
 
         If it is far less, others ran and the seconds say little. None for two processes.
         """
-        counted = [step["cpu_s"] for step in self.steps[self.size.warmup :] if "cpu_s" in step]
+        counted = [step["cpu_s"] for step in self.counted if "cpu_s" in step]
         return float(median(counted)) if counted else None
 
     def peak_mb(self) -> float:
@@ -114,6 +124,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         return {
             "step_seconds": self.step_seconds(),
+            "steps_counted": len(self.counted),
             "step_cpu_seconds": self.cpu_seconds(),
             **self.rates(),
             "seconds_to_reward": self.seconds_to_reward(),

@@ -144,58 +144,59 @@ def write_group(
     eval_name: str | None = None,
 ) -> None:
     name = f"g{number:06d}"
-    _insert(
-        ledger,
-        t.groups,
-        group_id=name,
-        number=number,
-        task_id=task_id,
-        purpose="eval" if eval_name else "train",
-        size=len(rewards),
-        attempt=0,
-        eval_name=eval_name,
-        opened_version=0,
-        min_version=0,
-        state="evaluated" if eval_name else "consumed",
-        opened_at=T0,
-    )
-    for index, reward in enumerate(rewards):
-        rollout = f"{name}-r{index}"
+    with ledger.together():  # as a real one closes: with its credit
         _insert(
             ledger,
-            t.rollouts,
-            rollout_id=rollout,
+            t.groups,
             group_id=name,
             number=number,
-            idx=index,
-            priority=1,
-            state="graded",
-            grader_claims=1,
+            task_id=task_id,
+            purpose="eval" if eval_name else "train",
+            size=len(rewards),
+            attempt=0,
+            eval_name=eval_name,
+            opened_version=0,
+            min_version=0,
+            state="evaluated" if eval_name else "consumed",
+            opened_at=T0,
         )
-        mean = sum(rewards) / len(rewards)
-        _insert(
-            ledger,
-            t.credits,
-            rollout_id=rollout,
-            reward=reward,
-            advantage=None if eval_name else reward - mean,
-        )
-        _insert(
-            ledger,
-            t.turns,
-            turn_id=f"{rollout}-t0",
-            rollout_id=rollout,
-            idx=0,
-            state="done",
-            delivered=index == 0,
-            oldest_version=oldest,
-            newest_version=oldest,
-            tokens=10,
-            pool="paris",
-            started_at=T0,
-            finished_at=T0 + 1,
-            request="0" * 64,
-        )
+        for index, reward in enumerate(rewards):
+            rollout = f"{name}-r{index}"
+            _insert(
+                ledger,
+                t.rollouts,
+                rollout_id=rollout,
+                group_id=name,
+                number=number,
+                idx=index,
+                priority=1,
+                state="graded",
+                grader_claims=1,
+            )
+            mean = sum(rewards) / len(rewards)
+            _insert(
+                ledger,
+                t.credits,
+                rollout_id=rollout,
+                reward=reward,
+                advantage=None if eval_name else reward - mean,
+            )
+            _insert(
+                ledger,
+                t.turns,
+                turn_id=f"{rollout}-t0",
+                rollout_id=rollout,
+                idx=0,
+                state="done",
+                delivered=index == 0,
+                oldest_version=oldest,
+                newest_version=oldest,
+                tokens=10,
+                pool="paris",
+                started_at=T0,
+                finished_at=T0 + 1,
+                request="0" * 64,
+            )
 
 
 def _insert(ledger: Ledger, table: Table, **values: Any) -> None:
