@@ -17,7 +17,7 @@ FOREIGN := TRADEWIND_VLLM_PYTHON=$(VLLM)/bin/python TRADEWIND_ENVS_PACKAGES=$(EN
 	TRADEWIND_AGENTS_PYTHON=$(AGENTS)/bin/python TRADEWIND_NODE=$(NODE) TRADEWIND_NPM_AGENTS=$(NPM)
 
 # Two processes run the tests; tests/conftest.py says what stays together and what begins.
-SIDE_BY_SIDE := -n 2 --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE := -n 2 --no-loadscope-reorder
 
 .PHONY: help quickstart test test-all bench check postgres node bubblewrap prepared clean
 help:

@@ -114,7 +114,10 @@ def assert_a_missing_verdict_is_nobodys_zero(ledger: Ledger) -> None:
     with ledger.read() as conn:
         nulls = conn.execute(query).all()
     assert nulls
-    assert all(null.cause.startswith("judge_unreachable: ") for null in nulls)
+    # beside others it may be slow before it is gone, and then be left alone for a while
+    causes = {null.cause.partition(":")[0] for null in nulls}
+    assert "judge_unreachable" in causes
+    assert causes <= {"judge_unreachable", "judge_timeout", "judge_away"}
     closed = [null for null in nulls if null.factors is not None]
     assert [n.reward is None for n in closed] == [n.factors[SIGNAL] > 0 for n in closed]
     report = ledger.audit_report(compose)
