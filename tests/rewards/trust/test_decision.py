@@ -179,6 +179,23 @@ def test_faults_that_were_named_stay_named_while_it_is_quarantined():
     assert (later.state, later.faults, later.at) == (QUARANTINED, ("injection",), 500.0)
 
 
+def test_a_change_is_named_although_a_canary_was_quicker():
+    """In the study a judge that had drifted was called gullible only: quarantine had cut off what
+    it was compared with.
+    """
+    sound_once = labels(200)
+    failed = [*sound(at=200.0), canary("master_key:Solution:", 1.0, 1.0, 1.0, 1.0, 1.0, at=200.0)]
+    fell = decide(standing(TRUSTED), Evidence(sound_once, failed), CONFIG, now=201.0)
+    assert fell.faults == ("master_key",)
+    then = labels(110, lambda *_: 0.6, seed=2, start=202.0)
+    for n, named in ((60, False), (110, True)):
+        found = decide(fell, Evidence([*sound_once, *then[:n]], failed), CONFIG, now=320.0)
+        assert ("drift" in found.faults) == named, "the newest 40 of one side must be since then"
+    same = labels(110, seed=2, start=202.0)
+    calm = decide(fell, Evidence([*sound_once, *same], failed), CONFIG, now=320.0)
+    assert calm.faults == ("master_key",)
+
+
 def test_a_policy_that_gets_better_does_not_cost_its_judge_the_trust():
     """With 97 % right there are few labels with no among the newest; the older ones still count."""
     early, late = labels(200), labels(900, base=0.97, seed=2, start=300.0)

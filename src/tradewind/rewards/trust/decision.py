@@ -40,10 +40,11 @@ def begin(signal: str, version: str, now: float) -> Standing:
 
 def decide(before: Standing, evidence: Evidence, config: TrustConfig, now: float) -> Standing:
     """The standing after this evidence; it keeps its `at` as long as the state is the same."""
-    if before.state is TrustState.QUARANTINED:
-        evidence = evidence.since(before.at)
+    fell_at = before.at if before.state is TrustState.QUARANTINED else None
+    faults = find_faults(evidence, config, fell_at)
+    if fell_at is not None:
+        evidence = evidence.since(fell_at)
     measures = measure(evidence, config)
-    faults = find_faults(evidence, config)
     if faults:
         state, reasons = TrustState.QUARANTINED, [f"{f.name}: {f.sentence}" for f in faults]
     else:

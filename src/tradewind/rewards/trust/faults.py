@@ -100,13 +100,22 @@ class Differential:
         return self.high - self.low
 
 
-def find_faults(evidence: Evidence, config: TrustConfig) -> list[Fault]:
-    """All faults that the evidence shows, the gravest kinds first; one sentence for each name."""
+def find_faults(
+    evidence: Evidence, config: TrustConfig, fell_at: float | None = None
+) -> list[Fault]:
+    """All faults that the evidence shows, the gravest kinds first; one sentence for each name.
+
+    Of a judge that fell (Unix seconds) only what came afterwards is held against it; what came
+    before is still what it was, and a judge that changed is compared with that.
+    """
+    whole = evidence
+    if fell_at is not None:
+        evidence = evidence.since(fell_at)
     found: dict[FaultName, Fault] = {}
     for checked in (
         canary_faults(evidence.of_kind(ProbeKind.CANARY), config),
         differential_faults(evidence, config),
-        contradiction_faults(evidence, config),
+        contradiction_faults(whole, config, fell_at),
         anchor_faults(evidence, config),
         weakness_faults(evidence, config),
         gap_faults(evidence, config),
@@ -174,13 +183,15 @@ def differential_faults(evidence: Evidence, config: TrustConfig) -> Iterator[Fau
             )
 
 
-def contradiction_faults(evidence: Evidence, config: TrustConfig) -> Iterator[Fault]:
-    """The newest labels contradict the judge more than those before them did."""
+def contradiction_faults(
+    evidence: Evidence, config: TrustConfig, fell_at: float | None = None
+) -> Iterator[Fault]:
+    """The newest labels, all since it fell, contradict the judge more than those before them."""
     size = config.contradiction_window
     for source in COUNTED:
         for side, labels in evidence.sides(source, config.window).items():
             before, newest = labels[:-size], labels[-size:]
-            if len(before) < size:
+            if len(before) < size or (fell_at is not None and newest[0].at <= fell_at):
                 continue
             was = sum(x.wrong for x in before) / len(before)
             now = sum(x.wrong for x in newest)
