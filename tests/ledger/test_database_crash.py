@@ -42,70 +42,67 @@ def test_a_crash_of_the_server_leaves_a_sound_ledger_with_every_step(tmp_path, m
         play.ledger.close()
 
 
-def test_a_crash_of_the_server_does_not_open_a_group_again_that_the_trainer_holds(
-    tmp_path, make_play
-):
+@pytest.fixture
+def fragile(tmp_path, make_play):
+    """A ledger, and its server that writes nothing by chance."""
+    if postgres.programs() is None:
+        pytest.skip(postgres.MISSING)
+    with postgres.running(wal_writer_delay="10s") as server:
+        play = make_play(postgres.new_database(server.url), tmp_path / "bucket", tasks=6)
+        yield play, server
+        play.ledger.close()
+
+
+def test_a_crash_of_the_server_does_not_open_a_group_again_that_the_trainer_holds(fragile):
     """It died of "is open, a step cannot consume it", with a trained step in its hands."""
-    if postgres.programs() is None:
-        pytest.skip(postgres.MISSING)
-    with postgres.running(wal_writer_delay="10s") as server:  # nothing is written by chance
-        play = make_play(postgres.new_database(server.url), tmp_path / "bucket", tasks=6)
-        play.closed_group()
-        (held,) = play.ledger.claimable(1, version=0, max_staleness=2)
-        crash(play, server)
-        assert play.ledger.claimable(1, version=0, max_staleness=2) == [held]
-        assert play.train(1) is not None and play.ledger.audit() == []
-        play.ledger.close()
+    play, server = fragile
+    play.closed_group()
+    (held,) = play.ledger.claimable(1, version=0, max_staleness=2)
+    crash(play, server)
+    assert play.ledger.claimable(1, version=0, max_staleness=2) == [held]
+    assert play.train(1) is not None and play.ledger.audit() == []
 
 
-def test_a_verdict_on_an_end_that_a_crash_took_back_is_dropped(tmp_path, make_play):
+def test_a_verdict_on_an_end_that_a_crash_took_back_is_dropped(fragile):
     """The grader died of "is running, it cannot be graded", and later paid one end for another."""
-    if postgres.programs() is None:
-        pytest.skip(postgres.MISSING)
-    with postgres.running(wal_writer_delay="10s") as server:
-        play = make_play(postgres.new_database(server.url), tmp_path / "bucket", tasks=6)
-        play.ledger.open_training_group(2)
-        rollout = play.lease().rollout_id
-        play.chat(rollout)
-        play.ledger.set_meta("training_open", True)  # flushed, with all that came before it
-        play.finish(rollout)
-        (claim,) = play.ledger.claim_finished("g", 1, play.now, 60.0)
-        crash(play, server)
-        scores = [play.score(claim.rollout_id, 1.0)]
-        with pytest.raises(Conflict, match="is running"):
-            play.ledger.write_scores(claim.rollout_id, scores)
-        assert not play.ledger.write_scores(claim.rollout_id, scores, ended_at=claim.ended_at)
-        play.now += 1.0
-        play.finish(rollout)
-        (again,) = play.ledger.claim_finished("g", 1, play.now, 60.0)
-        assert not play.ledger.write_scores(claim.rollout_id, scores, ended_at=claim.ended_at)
-        assert play.ledger.scores(again.rollout_id) == ()
-        assert play.ledger.write_scores(again.rollout_id, scores, ended_at=again.ended_at)
-        play.ledger.close()
+    play, server = fragile
+    play.ledger.open_training_group(2)
+    rollout = play.lease().rollout_id
+    play.chat(rollout)
+    play.ledger.set_meta("training_open", True)  # flushed, with all that came before it
+    play.finish(rollout)
+    (claim,) = play.ledger.claim_finished("g", 1, play.now, 60.0)
+    crash(play, server)
+    scores = [play.score(claim.rollout_id, 1.0)]
+    with pytest.raises(Conflict, match="is running"):
+        play.ledger.write_scores(claim.rollout_id, scores)
+    assert not play.ledger.write_scores(claim.rollout_id, scores, ended_at=claim.ended_at)
+    play.now += 1.0
+    play.finish(rollout)
+    (again,) = play.ledger.claim_finished("g", 1, play.now, 60.0)
+    assert not play.ledger.write_scores(claim.rollout_id, scores, ended_at=claim.ended_at)
+    assert play.ledger.scores(again.rollout_id) == ()
+    assert play.ledger.write_scores(again.rollout_id, scores, ended_at=again.ended_at)
 
 
-def test_a_crash_takes_nothing_that_a_person_asked_for(tmp_path, make_play):
+def test_a_crash_takes_nothing_that_a_person_asked_for(fragile):
     """`tradewind run` waited for an evaluation that the ledger had forgotten."""
-    if postgres.programs() is None:
-        pytest.skip(postgres.MISSING)
-    with postgres.running(wal_writer_delay="10s") as server:
-        play = make_play(postgres.new_database(server.url), tmp_path / "bucket", tasks=6)
-        ledger = play.ledger
-        for ask, kept in (
-            (lambda: ledger.request_eval("base", 0), lambda: ledger.eval_result("base").name),
-            (lambda: ledger.set_meta("training_open", True), lambda: ledger.meta("training_open")),
-            (lambda: ledger.add_tenant(Tenant(name="acme"), "d" * 64), lambda: ledger.tenants(0.0)),
-            (
-                lambda: ledger.pause_training(Pause(alarm="nulls", cause="many", at=1.0)),
-                lambda: ledger.paused(),
-            ),
-            (lambda: ledger.resume_training(2.0, "me"), lambda: ledger.paused() is None),
-            (lambda: ledger.use_composition("v1", {"signals": []}), lambda: ledger.composition()),
-        ):
-            ask()
-            crash(play, server)
-            assert kept(), ask
-        ledger.close()
+    play, server = fragile
+    ledger = play.ledger
+    for ask, kept in (
+        (lambda: ledger.request_eval("base", 0), lambda: ledger.eval_result("base").name),
+        (lambda: ledger.set_meta("training_open", True), lambda: ledger.meta("training_open")),
+        (lambda: ledger.add_tenant(Tenant(name="acme"), "d" * 64), lambda: ledger.tenants(0.0)),
+        (
+            lambda: ledger.pause_training(Pause(alarm="nulls", cause="many", at=1.0)),
+            lambda: ledger.paused(),
+        ),
+        (lambda: ledger.resume_training(2.0, "me"), lambda: ledger.paused() is None),
+        (lambda: ledger.use_composition("v1", {"signals": []}), lambda: ledger.composition()),
+    ):
+        ask()
+        crash(play, server)
+        assert kept(), ask
 
 
 def crash(play, server) -> None:

@@ -80,7 +80,12 @@ _LOSE_TURNS = (
 )
 
 _OF_A_LEASE = (
-    *("worker", "tenant", "request", "leased_at", "lease_until", "deadline"),
+    "worker",
+    "tenant",
+    "request",
+    "leased_at",
+    "lease_until",
+    "deadline",
     "token_budget",
 )
 """Columns that are empty while nobody holds a lease."""
